@@ -1,7 +1,7 @@
 //! Words that are heard while the agent speaks, or right after it: backchannels, words that stop at once, echo.
 
 use super::turn_end::{is_english, words};
-use crate::text::word_list::words;
+use crate::text::word_list::{phrases, words};
 
 /// Words that say "I listen, go on".
 const BACKCHANNELS: &[&str] = words!(
@@ -13,18 +13,8 @@ const BACKCHANNELS: &[&str] = words!(
 const STOP_WORDS: &[&str] = &["stop", "wait", "no"];
 
 /// Words that begin an interruption, and no listener's.
-const OPENINGS: &[&[&str]] = &[
-    &["actually"],
-    &["excuse"],
-    &["hang", "on"],
-    &["hold", "on"],
-    &["just", "a"],
-    &["listen"],
-    &["one", "moment"],
-    &["one", "second"],
-    &["pardon"],
-    &["sorry"],
-];
+const OPENINGS: &[&str] =
+    phrases!("actually, excuse, hang on, hold on, just a, listen, one moment, one second, pardon, sorry");
 
 /// Words that recognition is to expect, and how strongly: those that stop the agent, but "no", which begins many words, and a listener's
 /// that is like one of them.
@@ -122,8 +112,10 @@ impl Overlap {
 
     /// True if the first words are those of an interruption.
     fn opens(&self, language: Option<&str>) -> bool {
-        let begins =
-            |opening: &&[&str]| self.fresh.iter().map(String::as_str).take(opening.len()).eq(opening.iter().copied());
+        let begins = |opening: &&str| {
+            let mut fresh = self.fresh.iter();
+            opening.split(' ').all(|word| fresh.next().is_some_and(|fresh| fresh == word))
+        };
         language.is_none_or(is_english) && OPENINGS.iter().any(begins)
     }
 

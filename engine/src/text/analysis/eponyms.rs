@@ -5,14 +5,20 @@ use super::label::Label;
 use super::lists::FIRM;
 use super::numbers::ordinal;
 use super::reading::{Break, Reading};
+use crate::text::word_list::words;
 
 /// Words that make a term of the name before them.
-const TERMS: &str = "effect principle theorem theorems lemma algorithm algorithms function functions equation equations matrix matrices \
-    distribution transform polynomial polynomials integral operator constant conjecture hypothesis paradox syndrome criterion inequality \
-    calculus automaton";
+const TERMS: &[&str] = words!(
+    "effect principle theorem theorems lemma algorithm algorithms function functions equation equations matrix \
+     matrices distribution transform polynomial polynomials integral operator constant conjecture hypothesis paradox \
+     syndrome criterion inequality calculus automaton"
+);
 
 /// Words that make a term of a name with `'s` before them.
-const OWNED_TERMS: &str = "law laws principle theorem theorems lemma algorithm equation equations constant conjecture paradox inequality criterion razor maxim";
+const OWNED_TERMS: &[&str] = words!(
+    "law laws principle theorem theorems lemma algorithm equation equations constant conjecture paradox inequality \
+     criterion razor maxim"
+);
 
 /// Words after "law" with which it is no rule: "Okafor's law firm".
 const NO_RULES: [&str; 6] = ["firm", "firms", "school", "degree", "office", "practice"];
@@ -32,7 +38,7 @@ fn is_term(reading: &Reading<'_>, finding: &Finding) -> bool {
     finding.words.len() <= 2
         && !first.is(FIRM)
         && reading.tokens[finding.words.end - 1].after == Break::None
-        && terms.split_whitespace().any(|term| term == reading.lower(end))
+        && terms.contains(&reading.lower(end))
         && !NO_RULES.contains(&reading.lower(end + 1))
 }
 

@@ -4,20 +4,26 @@ use super::Finding;
 use super::label::Label;
 use super::lists::{FIRM, GIVEN};
 use super::reading::{Break, Reading};
+use crate::text::word_list::words;
 
 /// Words that end the name of a firm, and that are hardly ever family names.
-const KINDS: &str = "academy accountants advisers aerospace airlines airways analytics architects associates aviation bakery biotech bistro \
-    boutique brewery broadband broadcasting builders capital catering chemicals church cinema clinic club college communications company \
-    components construction consultants consulting corp corporation couriers dairy dental design diagnostics digital diner distillery \
-    electric electrical electronics energy engineering enterprises entertainment estates fashion finance financial fitness florists foods \
-    foundation freight funeral furniture gallery garage gas gmbh graphics group gymnasium hardware haulage health healthcare holdings \
-    hospital hotel hotels inc industries institute instruments insurance interiors international investments jewellers joinery kitchens \
-    laboratories labs landscaping legal limited llc logistics ltd lodge machinery management manufacturing marine marketing media \
-    mortgages motors museum mutual networks nurseries optics opticians orchestra packaging partners pharma pharmaceuticals pharmacy physio \
-    pictures plastics plc plumbing press printing productions properties publishing realty records recruitment removals resort restaurant \
-    robotics roofing salon savings scaffolding security semiconductors services shipping software solar solutions staffing stadium storage \
-    store stores studio studios supermarket supermarkets supplies surgery systems technologies telecom textiles theatre theater tools \
-    trading transport travel trust tutoring university utilities ventures vineyards wealth wholesale winery";
+const KINDS: &[&str] = words!(
+    "academy accountants advisers aerospace airlines airways analytics architects associates aviation bakery biotech \
+     bistro boutique brewery broadband broadcasting builders capital catering chemicals church cinema clinic club \
+     college communications company components construction consultants consulting corp corporation couriers dairy \
+     dental design diagnostics digital diner distillery electric electrical electronics energy engineering enterprises \
+     entertainment estates fashion finance financial fitness florists foods foundation freight funeral furniture \
+     gallery garage gas gmbh graphics group gymnasium hardware haulage health healthcare holdings hospital hotel \
+     hotels inc industries institute instruments insurance interiors international investments jewellers joinery \
+     kitchens laboratories labs landscaping legal limited llc logistics ltd lodge machinery management manufacturing \
+     marine marketing media mortgages motors museum mutual networks nurseries optics opticians orchestra packaging \
+     partners pharma pharmaceuticals pharmacy physio pictures plastics plc plumbing press printing productions \
+     properties publishing realty records recruitment removals resort restaurant robotics roofing salon savings \
+     scaffolding security semiconductors services shipping software solar solutions staffing stadium storage store \
+     stores studio studios supermarket supermarkets supplies surgery systems technologies telecom textiles theatre \
+     theater tools trading transport travel trust tutoring university utilities ventures vineyards wealth wholesale \
+     winery"
+);
 
 /// Takes out the names of persons and places to which a firm's kind belongs. After a given name that is no family name it may be chance.
 pub fn drop(reading: &Reading<'_>, found: &mut Vec<Finding>) {
@@ -28,8 +34,7 @@ pub fn drop(reading: &Reading<'_>, found: &mut Vec<Finding>) {
 fn is_firm(reading: &Reading<'_>, finding: &Finding) -> bool {
     let end = finding.words.end;
     let is_kind = |at: usize| {
-        reading.tokens.get(at).is_some_and(|token| token.capital && !token.first)
-            && KINDS.split_whitespace().any(|kind| kind == reading.lower(at))
+        reading.tokens.get(at).is_some_and(|token| token.capital && !token.first) && KINDS.contains(&reading.lower(at))
     };
     let first = &reading.tokens[finding.words.start];
     let is_person = finding.words.len() == 1 && first.is(FIRM | GIVEN);

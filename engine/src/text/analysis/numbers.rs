@@ -304,10 +304,10 @@ fn code_at(reading: &Reading<'_>, first: usize) -> Option<Code> {
                 }
                 collector.letter(letter);
                 // "b as in boy", "b for bravo".
-                let cued = reading.starts(at + 1, &["as", "in"]) || reading.starts(at + 1, &["like", "in"]);
+                let cued = reading.starts(at + 1, "as in") || reading.starts(at + 1, "like in");
                 if cued && at + 3 < reading.tokens.len() {
                     at += 3;
-                } else if reading.starts(at + 1, &["for"]) && at + 2 < reading.tokens.len() {
+                } else if reading.starts(at + 1, "for") && at + 2 < reading.tokens.len() {
                     let named = reading.lower(at + 2).starts_with(letter) && reading.lower(at + 2).len() > 1;
                     at += if named { 2 } else { 0 };
                 }

@@ -122,11 +122,10 @@ impl<'a> Reading<'a> {
         self.tokens.get(at).is_some_and(|token| token.text[token.core.end..].starts_with(['\'', '’']))
     }
 
-    /// True if the words at `at` are these.
-    pub fn starts(&self, at: usize, words: &[&str]) -> bool {
-        words.iter().enumerate().all(|(offset, word)| {
-            self.lower(at + offset) == *word
-                && (offset + 1 == words.len() || self.tokens[at + offset].after < Break::Sentence)
+    /// True if the words at `at` are those of a phrase.
+    pub fn starts(&self, at: usize, phrase: &str) -> bool {
+        phrase.split(' ').enumerate().all(|(offset, word)| {
+            self.lower(at + offset) == word && (offset == 0 || self.tokens[at + offset - 1].after < Break::Sentence)
         })
     }
 

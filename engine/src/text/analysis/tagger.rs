@@ -162,7 +162,7 @@ fn is_abbreviation(reading: &Reading<'_>, tagged: &Finding) -> bool {
         && token.core().chars().count() <= 4
         && token.core().chars().all(is_capital)
         && token.flags & (GIVEN | SURNAME | TOWN) == 0
-        && !STATE_CODES.split(' ').any(|code| code == token.core())
+        && !STATE_CODES.contains(&token.core())
 }
 
 /// True if a name or a place is nothing but words of everyday English. In lower case such a word is a name where lists have it as a given name

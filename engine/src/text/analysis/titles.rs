@@ -3,13 +3,17 @@
 use super::Finding;
 use super::label::Label;
 use super::reading::{Break, Reading};
+use crate::text::word_list::words;
 
 /// Titles that are hardly ever names themselves; "dean" and "major" are.
-const TITLES: &str = "mr mrs ms mx miss mister missus dr doctor prof professor sir madam ma'am dame captain lieutenant sergeant colonel \
-    general admiral commander corporal constable detective inspector officer sheriff senator governor mayor president minister \
-    councillor ambassador reverend father sister brother mother pastor rabbi imam nurse coach herr frau fraulein monsieur madame \
-    mademoiselle senor senora senorita signor signora princess queen duchess lady son daughter wife husband aunt auntie aunty uncle cousin grandma grandpa grandmother grandfather \
-    granny grandad nanna nonna baby little old poor dear";
+const TITLES: &[&str] = words!(
+    "mr mrs ms mx miss mister missus dr doctor prof professor sir madam ma'am dame captain lieutenant sergeant colonel \
+     general admiral commander corporal constable detective inspector officer sheriff senator governor mayor president \
+     minister councillor ambassador reverend father sister brother mother pastor rabbi imam nurse coach herr frau \
+     fraulein monsieur madame mademoiselle senor senora senorita signor signora princess queen duchess lady son \
+     daughter wife husband aunt auntie aunty uncle cousin grandma grandpa grandmother grandfather granny grandad nanna \
+     nonna baby little old poor dear"
+);
 
 /// Takes the titles off the fronts of names: "Captain" and "Frau" tell of nobody, alone before a name neither.
 pub fn cut(reading: &Reading<'_>, found: &mut Vec<Finding>) {
@@ -17,14 +21,14 @@ pub fn cut(reading: &Reading<'_>, found: &mut Vec<Finding>) {
         let words = &mut finding.words;
         while words.len() > 1
             && reading.tokens[words.start].after == Break::None
-            && TITLES.split(' ').any(|title| title == reading.lower(words.start))
+            && TITLES.contains(&reading.lower(words.start))
         {
             words.start += 1;
         }
     }
     found.retain(|finding| {
         let end = finding.words.end;
-        let is_title = || TITLES.split(' ').any(|title| title == reading.lower(end - 1));
+        let is_title = || TITLES.contains(&reading.lower(end - 1));
         let is_before_mask = || reading.tokens.get(end).is_some_and(|next| next.text.contains("[PERSON_NAME]"));
         finding.label != Label::PersonName || finding.words.len() > 1 || !is_before_mask() || !is_title()
     });

@@ -11,7 +11,6 @@ mod prompt;
 mod shape;
 mod spans;
 mod stop_words;
-mod synonyms;
 mod terms;
 
 use std::fmt::Write as _;

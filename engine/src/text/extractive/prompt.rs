@@ -2,9 +2,11 @@
 
 use super::index::QueryTerm;
 use super::stop_words::TASK_WORDS;
-use super::synonyms::GROUPS;
 use super::terms::{Term, TermReader};
 use crate::text::word_list::{phrases, words};
+
+/// English words that ask for each other, a group a line: a question about the cost is answered by a price. Each is compared by its stem.
+const SYNONYMS: &str = include_str!("synonyms.txt");
 
 /// The kind of thing that a question asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,9 +115,10 @@ pub fn query(terms: &[Term], reader: &TermReader, kind: Kind) -> Vec<QueryTerm> 
         if query.iter().any(|known| known.stem == term.stem) {
             continue;
         }
-        let related =
-            GROUPS.iter().filter(|group| group.iter().any(|word| *word == term.word || reader.stem(word) == term.stem));
-        let mut related: Vec<String> = related.flat_map(|group| group.iter().map(|word| reader.stem(word))).collect();
+        let is_same = |word: &str| word == term.word || reader.stem(word) == term.stem;
+        let groups = SYNONYMS.lines().filter(|group| group.split(' ').any(is_same));
+        let mut related: Vec<String> =
+            groups.flat_map(|group| group.split(' ').map(|word| reader.stem(word))).collect();
         related.retain(|stem| *stem != term.stem);
         let weight = if names_kind(&term.word, kind) {
             0.25

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::terms::{Term, TermReader, is_spoken_number};
-use crate::text::number_words::{SMALL, TENS};
+use crate::text::number_words::{self, SMALL, TENS};
 use crate::text::word_list::words;
 
 const TIME_WORDS: &[&str] = words!(
@@ -62,12 +62,8 @@ fn holds_spoken_year(terms: &[Term]) -> bool {
 
 /// "eighteen fifty two", "two thousand and four"
 fn is_spoken_year(first: &str, second: &str) -> bool {
-    const SECOND: &[&str] = words!(
-        "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty \
-         sixty seventy eighty ninety hundred"
-    );
-    (["sixteen", "seventeen", "eighteen", "nineteen", "twenty"].contains(&first) && SECOND.contains(&second))
-        || (first == "two" && second == "thousand")
+    let is_second = |word| word == "hundred" || number_words::value(word).is_some_and(|value| value >= 10);
+    matches!(number_words::value(first), Some(16..=20)) && is_second(second) || (first == "two" && second == "thousand")
 }
 
 /// "at ten", "10:30", "um sieben", "ten o'clock"

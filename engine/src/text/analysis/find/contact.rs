@@ -111,7 +111,7 @@ fn spoken_domain(reading: &Reading<'_>, start: usize, cues: &[Cued]) -> Option<u
     let first = reading.lower(start);
     let after_provider = start + 1 + usize::from(first == "g");
     let is_provider = matches!(first, "gmail" | "hotmail" | "yahoo" | "outlook" | "icloud" | "protonmail" | "aol")
-        || reading.starts(start, &["g", "mail"]);
+        || reading.starts(start, "g mail");
     if is_provider
         && !matches!(reading.lower(after_provider), "dot" | "point" | "period")
         && has_email_cue(reading, cues, start)
@@ -242,8 +242,8 @@ fn spoken_url(reading: &Reading<'_>, at: usize) -> Option<Range<usize>> {
     let mut host = at;
     if reading.lower(at) == "www" && reading.lower(at + 1) == "dot" {
         host = at + 2;
-    } else if reading.starts(at, &["w", "w", "w", "dot"])
-        || (matches!(reading.lower(at), "https" | "http") && reading.starts(at + 1, &["colon", "slash", "slash"]))
+    } else if reading.starts(at, "w w w dot")
+        || (matches!(reading.lower(at), "https" | "http") && reading.starts(at + 1, "colon slash slash"))
     {
         host = at + 4;
     }

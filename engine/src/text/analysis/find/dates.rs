@@ -51,7 +51,7 @@ fn label_of(reading: &Reading<'_>, cues: &[Cued], words: &Range<usize>) -> Label
 /// A date with the name of its month: "March 3rd, 1985", "the third of March nineteen eighty five", "March 1985".
 fn named_month(reading: &Reading<'_>, at: usize) -> Option<Range<usize>> {
     let token = reading.tokens.get(at)?;
-    let is_month = MONTHS.iter().any(|(month, _)| *month == token.lower) || token.lower == "dec";
+    let is_month = MONTHS.contains(&token.lower.as_str());
     if !is_month || token.masked {
         return None;
     }

@@ -12,7 +12,7 @@ use super::super::{Finding, Source};
 use super::mentions;
 use super::name_words::{Hit, Names};
 use super::secrets::FILLERS;
-use crate::text::word_list::words;
+use crate::text::word_list::{phrases, words};
 
 /// Family names that are common words, too.
 const COMMON_SURNAMES: &str = "smith brown king white green black hill baker carter hunter mason stone wood woods gray grey ford fox \
@@ -40,81 +40,19 @@ const COMMON_GIVEN: &str = "amber angel art basil bill brandy brook brooke buck 
     violet wade warren will wren";
 
 /// Phrases after which a name stands.
-const STRONG: &[&[&str]] = &[
-    &["my", "name", "is"],
-    &["name", "is"],
-    &["names"],
-    &["name", "was"],
-    &["named"],
-    &["surname", "is"],
-    &["name", "as"],
-    &["known", "as"],
-    &["goes", "by"],
-    &["go", "by"],
-    &["mr"],
-    &["mrs"],
-    &["ms"],
-    &["mister"],
-    &["missus"],
-    &["dr"],
-    &["sincerely"],
-    &["regards"],
-    &["professor"],
-    &["prof"],
-    &["signed", "by"],
-    &["attn"],
-    &["name's"],
-    &["cardholder", "is"],
-    &["beneficiary", "is"],
-    &["mx"],
-    &["maiden", "name", "was"],
-    &["in", "the", "name", "of"],
-    &["under", "the", "name"],
-    &["made", "out", "to"],
-    &["yours", "faithfully"],
-    &["yours", "truly"],
-    &["someone", "called"],
-    &["somebody", "called"],
-    &["man", "called"],
-    &["woman", "called"],
-    &["guy", "called"],
-    &["lady", "called"],
-    &["person", "called"],
-    &["son", "called"],
-    &["daughter", "called"],
-    &["call", "me"],
-    &["calls", "me"],
-];
+const STRONG: &[&str] = phrases!(
+    "my name is, name is, names, name was, named, surname is, name as, known as, goes by, go by, mr, mrs, ms, mister, \
+     missus, dr, sincerely, regards, professor, prof, signed by, attn, name's, cardholder is, beneficiary is, mx, \
+     maiden name was, in the name of, under the name, made out to, yours faithfully, yours truly, someone called, \
+     somebody called, man called, woman called, guy called, lady called, person called, son called, daughter called, \
+     call me, calls me"
+);
 
 /// Phrases after which a name often stands.
-const WEAK: &[&[&str]] = &[
-    &["i'm"],
-    &["i", "am"],
-    &["this", "is"],
-    &["it's"],
-    &["it", "is"],
-    &["with"],
-    &["hi"],
-    &["hello"],
-    &["hey"],
-    &["dear"],
-    &["thanks"],
-    &["thank", "you"],
-    &["ask", "for"],
-    &["contact"],
-    &["called"],
-    &["call"],
-    &["tell"],
-    &["told"],
-    &["met"],
-    &["meet"],
-    &["by"],
-    &["from"],
-    &["to"],
-    &["and"],
-    &["is"],
-    &["for"],
-];
+const WEAK: &[&str] = phrases!(
+    "i'm, i am, this is, it's, it is, with, hi, hello, hey, dear, thanks, thank you, ask for, contact, called, call, \
+     tell, told, met, meet, by, from, to, and, is, for"
+);
 
 /// Words after which a name stands nearly always, if it is one: kinship, acquaintance, address, rank, roles.
 const BESIDE: &str = "wife husband son daughter brother sister mother father mom mum dad grandmother grandfather grandma grandpa granny \
@@ -183,8 +121,10 @@ impl Names<'_, '_> {
         if at == 0 || !self.is_wordlike(at) || self.is_stop(at) {
             return None;
         }
-        let ends = |phrase: &[&str]| {
-            at >= phrase.len() && self.reading.starts(at - phrase.len(), phrase) && self.reading.joined(at - 1, at)
+        let ends = |phrase: &str| {
+            phrase.rsplit(' ').zip(1..).all(|(word, back)| {
+                self.reading.before(at, back) == word && self.reading.joined(at - back, at - back + 1)
+            })
         };
         let colon = matches!(
             self.reading.before(at, 1),

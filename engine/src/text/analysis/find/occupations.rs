@@ -9,7 +9,7 @@ use super::super::lists::{COMPANY, Lists, PhraseKind};
 use super::super::reading::{Break, Reading, is_clear_given};
 use super::super::{Finding, Source};
 use super::persons::{any_before, is_person_mask, is_said_of_person, person_near};
-use crate::text::word_list::words;
+use crate::text::word_list::{phrases, words};
 
 /// Last words of titles of jobs.
 const HEADS: &str = "administrator adviser advisor agent analyst apprentice archivist artist assessor assistant associate attendant \
@@ -44,19 +44,10 @@ const WORKS: &[&str] = words!(
 );
 
 /// Names of fields, and phrases, after which a title stands.
-const FIELDS: &[&[&str]] = &[
-    &["occupation"],
-    &["profession"],
-    &["job", "title"],
-    &["position"],
-    &["employment"],
-    &["occupation", "is"],
-    &["profession", "is"],
-    &["job", "is"],
-    &["job", "title", "is"],
-    &["job", "was"],
-    &["occupation", "was"],
-];
+const FIELDS: &[&str] = phrases!(
+    "occupation, profession, job title, position, employment, occupation is, profession is, job is, job title is, \
+     job was, occupation was"
+);
 
 /// The longest title, in words.
 const LONGEST: usize = 4;
@@ -152,10 +143,10 @@ fn announced(reading: &Reading<'_>, at: usize) -> Option<Range<usize>> {
         }
         return value_at(reading, start);
     }
-    let field = FIELDS.iter().filter(|field| reading.starts(at, field)).max_by_key(|field| field.len())?;
-    let start = at + field.len();
+    let field = FIELDS.iter().filter(|field| reading.starts(at, field)).max_by_key(|field| field.split(' ').count())?;
+    let start = at + field.split(' ').count();
     let named = reading.tokens[start - 1].text.ends_with(':');
-    if field.last().is_some_and(|last| matches!(*last, "is" | "was")) {
+    if field.ends_with(" is") || field.ends_with(" was") {
         return person_near(reading, at + 1, 8).then(|| value_at(reading, start + article(start)))?;
     }
     named.then(|| value_at(reading, start))?

@@ -93,9 +93,7 @@ pub fn is_country(reading: &Reading<'_>, words: &Range<usize>) -> bool {
 
 fn is_state_code(reading: &Reading<'_>, at: usize) -> bool {
     reading.tokens.get(at).is_some_and(|token| {
-        !token.masked
-            && STATE_CODES.split(' ').any(|code| code == token.core())
-            && reading.tokens[at - 1].after < Break::Sentence
+        !token.masked && STATE_CODES.contains(&token.core()) && reading.tokens[at - 1].after < Break::Sentence
     })
 }
 

@@ -10,7 +10,7 @@ use super::super::reading::{Break, Reading};
 use super::super::{Finding, Source};
 use super::occupations;
 use super::persons::{ROLES, any_before, is_owned, is_said_of_person, person_after, person_near};
-use crate::text::word_list::words;
+use crate::text::word_list::{phrases, words};
 
 /// The confidence of a term that tells of no person. Redaction leaves it alone.
 const MENTIONED: f32 = 0.35;
@@ -286,26 +286,14 @@ fn organizations(reading: &Reading<'_>, found: &mut Vec<Finding>) {
 }
 
 fn events(reading: &Reading<'_>, found: &mut Vec<Finding>) {
-    const EVENTS: &[&[&str]] = &[
-        &["world", "cup"],
-        &["super", "bowl"],
-        &["olympic", "games"],
-        &["olympics"],
-        &["world", "war", "two"],
-        &["world", "war", "ii"],
-        &["world", "war", "one"],
-        &["thanksgiving"],
-        &["christmas"],
-        &["ramadan"],
-        &["hanukkah"],
-        &["diwali"],
-        &["black", "friday"],
-        &["hurricane", "katrina"],
-    ];
+    const EVENTS: &[&str] = phrases!(
+        "world cup, super bowl, olympic games, olympics, world war two, world war ii, world war one, thanksgiving, \
+         christmas, ramadan, hanukkah, diwali, black friday, hurricane katrina"
+    );
     for at in 0..reading.tokens.len() {
         if let Some(event) = EVENTS.iter().find(|event| reading.starts(at, event)) {
             found.push(Finding {
-                words: at..at + event.len(),
+                words: at..at + event.split(' ').count(),
                 label: Label::Event,
                 confidence: 0.7,
                 source: Source::List,
