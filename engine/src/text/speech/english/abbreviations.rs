@@ -1,93 +1,23 @@
 //! Abbreviations: what is said for them.
 
 use super::dates::MONTHS;
-use crate::text::word_list::words;
+use crate::text::word_list::{phrases, words};
 
-/// Abbreviations with a full stop.
-const WITH_STOP: &[(&str, &str)] = &[
-    ("adm", "admiral"),
-    ("al", "al"),
-    ("apr", "april"),
-    ("approx", "approximately"),
-    ("apt", "apartment"),
-    ("assn", "association"),
-    ("asst", "assistant"),
-    ("aug", "august"),
-    ("ave", "avenue"),
-    ("avg", "average"),
-    ("bldg", "building"),
-    ("blvd", "boulevard"),
-    ("bros", "brothers"),
-    ("capt", "captain"),
-    ("cf", "compare"),
-    ("cmdr", "commander"),
-    ("co", "company"),
-    ("col", "colonel"),
-    ("cont", "continued"),
-    ("corp", "corporation"),
-    ("dec", "december"),
-    ("dept", "department"),
-    ("ed", "edition"),
-    ("esp", "especially"),
-    ("esq", "esquire"),
-    ("est", "established"),
-    ("etc", "et cetera"),
-    ("ext", "extension"),
-    ("feb", "february"),
-    ("fri", "friday"),
-    ("ft", "fort"),
-    ("gen", "general"),
-    ("gov", "governor"),
-    ("govt", "government"),
-    ("hon", "honorable"),
-    ("hwy", "highway"),
-    ("inc", "incorporated"),
-    ("incl", "including"),
-    ("intl", "international"),
-    ("jan", "january"),
-    ("jr", "junior"),
-    ("jul", "july"),
-    ("jun", "june"),
-    ("lt", "lieutenant"),
-    ("ltd", "limited"),
-    ("maj", "major"),
-    ("max", "maximum"),
-    ("messrs", "messieurs"),
-    ("min", "minimum"),
-    ("misc", "miscellaneous"),
-    ("mon", "monday"),
-    ("mr", "mister"),
-    ("mrs", "missus"),
-    ("ms", "ms"),
-    ("mt", "mount"),
-    ("nov", "november"),
-    ("oct", "october"),
-    ("orig", "originally"),
-    ("pkwy", "parkway"),
-    ("pres", "president"),
-    ("prof", "professor"),
-    ("pvt", "private"),
-    ("rd", "road"),
-    ("ref", "reference"),
-    ("rep", "representative"),
-    ("rev", "reverend"),
-    ("sat", "saturday"),
-    ("sen", "senator"),
-    ("sept", "september"),
-    ("sep", "september"),
-    ("sgt", "sergeant"),
-    ("sr", "senior"),
-    ("tel", "telephone"),
-    ("temp", "temperature"),
-    ("thu", "thursday"),
-    ("thurs", "thursday"),
-    ("tue", "tuesday"),
-    ("tues", "tuesday"),
-    ("univ", "university"),
-    ("viz", "namely"),
-    ("vs", "versus"),
-    ("wed", "wednesday"),
-];
+/// Abbreviations with a full stop, each with what is said for it.
+const WITH_STOP: &[&str] = phrases!(
+    "adm: admiral, al: al, apr: april, approx: approximately, apt: apartment, assn: association, asst: assistant, \
+     aug: august, ave: avenue, avg: average, bldg: building, blvd: boulevard, bros: brothers, capt: captain, \
+     cf: compare, cmdr: commander, co: company, col: colonel, cont: continued, corp: corporation, dec: december, \
+     dept: department, ed: edition, esp: especially, esq: esquire, est: established, etc: et cetera, ext: extension, \
+     feb: february, fri: friday, ft: fort, gen: general, gov: governor, govt: government, hon: honorable, \
+     hwy: highway, inc: incorporated, incl: including, intl: international, jan: january, jr: junior, jul: july, \
+     jun: june, lt: lieutenant, ltd: limited, maj: major, max: maximum, messrs: messieurs, min: minimum, \
+     misc: miscellaneous, mon: monday, mr: mister, mrs: missus, ms: ms, mt: mount, nov: november, oct: october, \
+     orig: originally, pkwy: parkway, pres: president, prof: professor, pvt: private, rd: road, ref: reference, \
+     rep: representative, rev: reverend, sat: saturday, sen: senator, sept: september, sep: september, sgt: sergeant, \
+     sr: senior, tel: telephone, temp: temperature, thu: thursday, thurs: thursday, tue: tuesday, tues: tuesday, \
+     univ: university, viz: namely, vs: versus, wed: wednesday"
+);
 
 /// Those that may stand without a full stop, with their capitals.
 const WITHOUT_STOP: &[&str] =
@@ -99,45 +29,23 @@ const NAMED: &[&str] = words!(
 );
 
 /// Those that stand before a number.
-const BEFORE_NUMBERS: &[(&str, &str)] = &[
-    ("art", "article"),
-    ("c", "circa"),
-    ("ca", "circa"),
-    ("ch", "chapter"),
-    ("eq", "equation"),
-    ("ext", "extension"),
-    ("fig", "figure"),
-    ("figs", "figures"),
-    ("no", "number"),
-    ("nos", "numbers"),
-    ("p", "page"),
-    ("pp", "pages"),
-    ("sec", "section"),
-    ("vol", "volume"),
-    ("ver", "version"),
-];
+const BEFORE_NUMBERS: &[&str] = phrases!(
+    "art: article, c: circa, ca: circa, ch: chapter, eq: equation, ext: extension, fig: figure, figs: figures, \
+     no: number, nos: numbers, p: page, pp: pages, sec: section, vol: volume, ver: version"
+);
 
 /// Dotted abbreviations that are not spelled.
-const DOTTED: &[(&str, &str)] =
-    &[("e.g.", "for example"), ("i.e.", "that is"), ("ph.d.", "P H D"), ("w.r.t.", "with respect to")];
+const DOTTED: &[&str] = phrases!("e.g.: for example, i.e.: that is, ph.d.: P H D, w.r.t.: with respect to");
 
 /// Shortened forms with a slash.
-const SLASHED: &[(&str, &str)] = &[
-    ("and/or", "and or"),
-    ("b/c", "because"),
-    ("c/o", "care of"),
-    ("he/she", "he or she"),
-    ("him/her", "him or her"),
-    ("his/her", "his or her"),
-    ("n/a", "not applicable"),
-    ("s/he", "she or he"),
-    ("she/he", "she or he"),
-    ("w/", "with"),
-    ("w/o", "without"),
-];
+const SLASHED: &[&str] = phrases!(
+    "and/or: and or, b/c: because, c/o: care of, he/she: he or she, him/her: him or her, his/her: his or her, \
+     n/a: not applicable, s/he: she or he, she/he: she or he, w/: with, w/o: without"
+);
 
-fn find(table: &[(&str, &'static str)], lower: &str) -> Option<&'static str> {
-    table.iter().find(|(short, _)| *short == lower).map(|(_, said)| *said)
+/// The words behind an abbreviation in its row of a table.
+fn find(table: &'static [&str], lower: &str) -> Option<&'static str> {
+    table.iter().filter_map(|row| row.split_once(": ")).find(|(short, _)| *short == lower).map(|(_, said)| said)
 }
 
 /// The reading of an abbreviation without its full stop, before the text `after` it.

@@ -1,5 +1,7 @@
 //! Percentages, degrees, lengths and other measures.
 
+use std::sync::LazyLock;
+
 use super::{Place, Rule, group, numbers};
 use crate::text::word_list::words;
 
@@ -192,92 +194,20 @@ pub fn is_count(previous: &str) -> bool {
     previous.ends_with(ends) || ["hundred", "thousand", "million", "billion", "trillion"].contains(&previous)
 }
 
-const UNITS: &[Unit] = &[
-    Unit("km", "kilometer", "kilometers"),
-    Unit("m", "meter", "meters"),
-    Unit("cm", "centimeter", "centimeters"),
-    Unit("mm", "millimeter", "millimeters"),
-    Unit("\u{3bc}m", "micrometer", "micrometers"),
-    Unit("nm", "nanometer", "nanometers"),
-    Unit("mi", "mile", "miles"),
-    Unit("ft", "foot", "feet"),
-    Unit("in", "inch", "inches"),
-    Unit("yd", "yard", "yards"),
-    Unit("kg", "kilogram", "kilograms"),
-    Unit("g", "gram", "grams"),
-    Unit("mg", "milligram", "milligrams"),
-    Unit("\u{3bc}g", "microgram", "micrograms"),
-    Unit("mcg", "microgram", "micrograms"),
-    Unit("lb", "pound", "pounds"),
-    Unit("lbs", "pound", "pounds"),
-    Unit("oz", "ounce", "ounces"),
-    Unit("l", "liter", "liters"),
-    Unit("L", "liter", "liters"),
-    Unit("ml", "milliliter", "milliliters"),
-    Unit("mL", "milliliter", "milliliters"),
-    Unit("cl", "centiliter", "centiliters"),
-    Unit("gal", "gallon", "gallons"),
-    Unit("tsp", "teaspoon", "teaspoons"),
-    Unit("tbsp", "tablespoon", "tablespoons"),
-    Unit("mph", "mile per hour", "miles per hour"),
-    Unit("kph", "kilometer per hour", "kilometers per hour"),
-    Unit("km/h", "kilometer per hour", "kilometers per hour"),
-    Unit("m/s", "meter per second", "meters per second"),
-    Unit("mpg", "mile per gallon", "miles per gallon"),
-    Unit("rpm", "revolution per minute", "revolutions per minute"),
-    Unit("fps", "frame per second", "frames per second"),
-    Unit("bpm", "beat per minute", "beats per minute"),
-    Unit("ppm", "part per million", "parts per million"),
-    Unit("Hz", "hertz", "hertz"),
-    Unit("kHz", "kilohertz", "kilohertz"),
-    Unit("MHz", "megahertz", "megahertz"),
-    Unit("GHz", "gigahertz", "gigahertz"),
-    Unit("W", "watt", "watts"),
-    Unit("kW", "kilowatt", "kilowatts"),
-    Unit("MW", "megawatt", "megawatts"),
-    Unit("GW", "gigawatt", "gigawatts"),
-    Unit("kWh", "kilowatt hour", "kilowatt hours"),
-    Unit("MWh", "megawatt hour", "megawatt hours"),
-    Unit("V", "volt", "volts"),
-    Unit("kV", "kilovolt", "kilovolts"),
-    Unit("mV", "millivolt", "millivolts"),
-    Unit("mA", "milliamp", "milliamps"),
-    Unit("mAh", "milliamp hour", "milliamp hours"),
-    Unit("kJ", "kilojoule", "kilojoules"),
-    Unit("cal", "calorie", "calories"),
-    Unit("kcal", "kilocalorie", "kilocalories"),
-    Unit("Pa", "pascal", "pascals"),
-    Unit("kPa", "kilopascal", "kilopascals"),
-    Unit("hPa", "hectopascal", "hectopascals"),
-    Unit("dB", "decibel", "decibels"),
-    Unit("KB", "kilobyte", "kilobytes"),
-    Unit("kB", "kilobyte", "kilobytes"),
-    Unit("MB", "megabyte", "megabytes"),
-    Unit("GB", "gigabyte", "gigabytes"),
-    Unit("TB", "terabyte", "terabytes"),
-    Unit("PB", "petabyte", "petabytes"),
-    Unit("kbps", "kilobit per second", "kilobits per second"),
-    Unit("Mbps", "megabit per second", "megabits per second"),
-    Unit("Gbps", "gigabit per second", "gigabits per second"),
-    Unit("MB/s", "megabyte per second", "megabytes per second"),
-    Unit("GB/s", "gigabyte per second", "gigabytes per second"),
-    Unit("px", "pixel", "pixels"),
-    Unit("dpi", "dot per inch", "dots per inch"),
-    Unit("ms", "millisecond", "milliseconds"),
-    Unit("\u{3bc}s", "microsecond", "microseconds"),
-    Unit("ns", "nanosecond", "nanoseconds"),
-    Unit("s", "second", "seconds"),
-    Unit("sec", "second", "seconds"),
-    Unit("secs", "second", "seconds"),
-    Unit("min", "minute", "minutes"),
-    Unit("mins", "minute", "minutes"),
-    Unit("h", "hour", "hours"),
-    Unit("hr", "hour", "hours"),
-    Unit("hrs", "hour", "hours"),
-    Unit("yr", "year", "years"),
-    Unit("yrs", "year", "years"),
-    Unit("wk", "week", "weeks"),
-    Unit("mo", "month", "months"),
-    Unit("mos", "month", "months"),
-    Unit("ha", "hectare", "hectares"),
-];
+/// A row a unit: its symbol, one and many of it.
+static UNITS: LazyLock<Vec<Unit>> = LazyLock::new(|| {
+    let rows = include_str!("units.tsv").lines().map(|row| row.split('\t'));
+    rows.filter_map(|mut row| Some(Unit(row.next()?, row.next()?, row.next()?))).collect()
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_read() {
+        assert_eq!(UNITS.len(), include_str!("units.tsv").lines().count());
+        assert_eq!(unit("\u{3bc}m").map(|unit| unit.2), Some("micrometers"));
+        assert_eq!(unit("lbs").map(|unit| unit.1), Some("pound"));
+    }
+}
