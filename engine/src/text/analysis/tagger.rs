@@ -11,6 +11,7 @@ use super::mask::MIN_CONFIDENCE;
 use super::reading::{Break, Reading, Token};
 use super::{Finding, Source, Turn};
 use crate::error::Result;
+use crate::text::word_list::words;
 
 /// Tells by the words around them which words are names, places and the like.
 pub trait Tagger: Debug + Send + Sync {
@@ -30,8 +31,10 @@ pub trait Tagger: Debug + Send + Sync {
 const SURE: f32 = 0.9;
 
 /// Words before a colon that name a field or a speaker.
-const FIELDS: &str = "user bot agent customer caller operator speaker assistant phone mobile email e-mail fax desk tel office website \
-    address name date when where what who to from cc subject re regards sincerely note ps";
+const FIELDS: &[&str] = words!(
+    "user bot agent customer caller operator speaker assistant phone mobile email e-mail fax desk tel office website \
+     address name date when where what who to from cc subject re regards sincerely note ps"
+);
 
 /// Labels of terms that bear names of persons: "Alzheimer's research".
 const MEDICAL: [Label; 3] = [Label::MedicalCondition, Label::MedicalProcess, Label::Drug];
@@ -124,9 +127,7 @@ fn within_sentences(reading: &Reading<'_>, finding: &Finding) -> Vec<Finding> {
 /// A name or a place without the names of fields at its ends: "User:", "Mobile:". None if nothing is left.
 fn without_fields(reading: &Reading<'_>, mut finding: Finding) -> Option<Finding> {
     if matches!(finding.label, Label::PersonName | Label::Location) {
-        let is_field = |at: usize| {
-            reading.tokens[at].text.ends_with(':') && FIELDS.split_whitespace().any(|field| field == reading.lower(at))
-        };
+        let is_field = |at: usize| reading.tokens[at].text.ends_with(':') && FIELDS.contains(&reading.lower(at));
         while !finding.words.is_empty() && is_field(finding.words.end - 1) {
             finding.words.end -= 1;
         }

@@ -10,18 +10,7 @@ use super::super::numbers::small_number;
 use super::super::reading::Reading;
 
 /// Words that are in no name.
-const STOPS: &str = "a about after again all also am an and any are as at back be because been before but by call called calling \
-    can could did do does doing done down for from get got had has have having he her here him his how i i'm i've i'd i'll if in \
-    into is it it's its just let like made make me my need needs new no not now of off okay ok on one or our out over please said \
-    say says she should so some speaking still than thank thanks that that's the their them then there they this time to today \
-    tomorrow too two up us very wants was we well went were what when where which who will with would yeah yes yesterday you your \
-    you're sir ma'am madam really going trying not never always only even both each many much more most other such same own \
-    and/or calling looking living working born aged years old email phone number address account is won't can't don't doesn't \
-    didn't isn't wasn't that'll how's hi hello hey good morning afternoon evening night monday tuesday wednesday thursday friday \
-    saturday sunday january february march april june july august september october november december whose while since until \
-    during between under against without within through upon across around near every asked told wrote sent left came goes takes \
-    took gave knows thinks works lives moved says joined paid owes owns lost won got ordered bought picked signed replied agreed \
-    arrived visited returned confirmed mentioned emailed texted and then also plus or nor yet age date dob ssn id";
+const STOPS: &str = include_str!("../lists/name-stops.txt");
 
 static STOP_WORDS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| STOPS.split_whitespace().collect());
 

@@ -15,29 +15,10 @@ use super::secrets::FILLERS;
 use crate::text::word_list::{phrases, words};
 
 /// Family names that are common words, too.
-const COMMON_SURNAMES: &str = "smith brown king white green black hill baker carter hunter mason stone wood woods gray grey ford fox \
-    price bell hall parker cooper fisher porter taylor miller cook wright clark bishop knight weaver potter marsh banks \
-    brooks rivers fields waters wells lane park singer sharp swift wise noble bush palmer spencer rice long young day rose \
-    turner walker gardener archer butler chandler church cross dean drake farmer fleming flowers forest foster franks freeman \
-    frost glass golden good grant graves hardy harper hart holly hood hope horn house howe jordan judge kane kay lamb law little \
-    love lynch major marks may mills moody moon moore moss may nash nickel page parish payne peacock pike poole pope power rich \
-    robin rock roper rush sage sands savage sawyer shepherd short silver slater small snow sparks speed spring steel sterling \
-    strong summers swan tanner temple towers tyler vance wade ward waterman watts weeks west winter winters wolf worth crane case \
-    best bird bond booth boyle branch burns bull barber berry blackwell bloom bolt boss bowling bridges buck cannon cash chase coffey \
-    coffin cole combs conway cotton couch craft crow curry dale daily dance dark day deal dew dial dove early east english falls ferry \
-    field finch fish flood fry gates gentry gill glory gold goldman gore grace gross grove guy hale hand harden hawk hay hays head heard \
-    heath high holder holiday holmes hook horton hunt ivory ivy jack james john joy keen key kirk lake land lawn leaf lemon light lock \
-    lord low mace main mann marshal martin mayor meadows mercer merchant monk north oak pack paddock pate penny perry pitt plant pond \
-    post pratt president pride prince prior pruitt purple quick ray reed reeves rhodes ring rivera roach rod root rowe royal rust salmon \
-    sanders self shields shock sides sills skinner south spears stamps staples stark stock street tate teal thorn toy tracy trick tripp \
-    tubes tucker underwood valentine vest vine wall walls warden waters weed welch wheeler whip wild will winner wynn yard york";
+const COMMON_SURNAMES: &str = include_str!("../lists/common-surnames.txt");
 
 /// Given names that are common words, too; with a capital within a sentence they mean a person.
-const COMMON_GIVEN: &str = "amber angel art basil bill brandy brook brooke buck carol chase cliff clay crystal dale dawn daisy dean drew duke earl \
-    ebony eve faith frank gene ginger glen grace grant guy harper harmony hazel heath heather herb holly hope hunter iris ivy jade \
-    jasmine jay jewel joy june lance laurel lily lucky mark mason mercy melody miles myrtle nick norm olive pat patience pearl penny \
-    peg pierce piper prudence ray reed rex rich rob robin rose ruby rusty sage sandy serenity skip sky stew sue summer tanner tyler \
-    violet wade warren will wren";
+const COMMON_GIVEN: &str = include_str!("../lists/common-given.txt");
 
 /// Phrases after which a name stands.
 const STRONG: &[&str] = phrases!(

@@ -12,22 +12,7 @@ use super::persons::{any_before, is_person_mask, is_said_of_person, person_near}
 use crate::text::word_list::{phrases, words};
 
 /// Last words of titles of jobs.
-const HEADS: &str = "administrator adviser advisor agent analyst apprentice archivist artist assessor assistant associate attendant \
-    auctioneer auditor biologist bookkeeper broker builder buyer caretaker cashier caterer chaplain chef chemist clerk coach \
-    commissioner composer conservator consultant contractor controller cook coordinator counsellor counselor courier curator dealer \
-    decorator designer detective developer diplomat director dispatcher drafter driver ecologist economist editor electrician engineer \
-    estimator examiner executive fabricator facilitator farmer firefighter fitter foreman forester gardener geologist glazier \
-    groomer guard guide handler handyman herbalist hygienist illustrator inspector installer instructor interpreter investigator \
-    jeweller jeweler joiner journalist keeper labourer laborer landscaper lawyer lecturer librarian lifeguard lobbyist locksmith \
-    machinist magistrate maker manager mason mechanic mediator mentor merchandiser metallurgist midwife miner musician negotiator nurse \
-    nutritionist officer operative operator optician optometrist organiser organizer osteopath packer paralegal paramedic pathologist \
-    pharmacist photographer physician physicist physiotherapist picker pilot planner plasterer plumber podiatrist policeman \
-    policewoman porter practitioner presenter principal printer producer professor programmer promoter psychiatrist psychologist \
-    psychotherapist publisher radiographer ranger recruiter referee registrar rep representative researcher restorer roofer sailor \
-    salesman salesperson saleswoman scaffolder scientist scout sculptor seamstress secretary sergeant shopkeeper singer solicitor \
-    specialist statistician steward stewardess stylist superintendent supervisor surgeon surveyor sweeper teacher technician \
-    technologist telephonist teller therapist tiler toxicologist trader trainee trainer translator treasurer tutor typist underwriter \
-    undertaker upholsterer usher valuer vet waiter waitress warden welder worker writer zoologist";
+const HEADS: &str = include_str!("../lists/occupation-heads.txt");
 
 /// Endings of words for persons that work in a trade or a science.
 const ENDINGS: [&str; 8] = ["ologist", "ographer", "therapist", "smith", "keeper", "monger", "etician", "iatrist"];
