@@ -99,8 +99,14 @@ pub(super) fn locate(ffmpeg: &Ffmpeg) -> Option<PathBuf> {
 impl FfmpegDecoder {
     /// # Errors
     /// [`Error::Ffmpeg`] if the process cannot be started.
-    pub(super) fn start(program: &Path, file: InputFile, container: Container, name: &str) -> Result<Self> {
-        Self::start_with(program, file, container, name, STALL)
+    pub(super) fn start(
+        program: &Path,
+        file: InputFile,
+        container: Container,
+        name: &str,
+        track: Option<usize>,
+    ) -> Result<Self> {
+        Self::start_with(program, file, container, name, track, STALL)
     }
 
     /// Takes one channel alone, counted from 0. Before the first chunk.
@@ -114,7 +120,14 @@ impl FfmpegDecoder {
         self.mixer.channels()
     }
 
-    fn start_with(program: &Path, file: InputFile, container: Container, name: &str, stall: Duration) -> Result<Self> {
+    fn start_with(
+        program: &Path,
+        file: InputFile,
+        container: Container,
+        name: &str,
+        track: Option<usize>,
+        stall: Duration,
+    ) -> Result<Self> {
         let failed = |error: std::io::Error| Error::Ffmpeg(format!("{} cannot be started: {error}", program.display()));
         let mut command = isolation::command(program);
         command.env_clear().stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -131,6 +144,9 @@ impl FfmpegDecoder {
             command.args(["-protocol_whitelist", "pipe", "-i", "pipe:0"]).stdin(stdin);
         }
         command.args(["-vn", "-sn", "-dn", "-map_metadata", "-1", "-filter_threads", "1"]);
+        if let Some(track) = track {
+            command.args(["-map", &format!("0:a:{track}")]);
+        }
         // Gaps in the timestamps are filled with silence.
         command.args(["-af", "aresample=async=1"]);
         command.args(["-c:a", "pcm_f32be", "-f", "au", "pipe:1"]);
@@ -443,7 +459,7 @@ mod tests {
         let silence = [b".snd\0\0\0\x18\0\x10\0\0\0\0\0\x03\0\0\x3e\x80\0\0\0\x01".to_vec(), vec![0; 1 << 20]].concat();
         let input = Input::from_source(Box::new(std::io::Cursor::new(silence)), "x").unwrap();
         let file = input.to_file("x").unwrap();
-        Some(FfmpegDecoder::start_with(&program, file, Container::Au, "x.au", stall).unwrap())
+        Some(FfmpegDecoder::start_with(&program, file, Container::Au, "x.au", None, stall).unwrap())
     }
 
     #[test]

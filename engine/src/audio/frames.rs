@@ -1,5 +1,7 @@
 //! Elementary streams without a header: recognised by consecutive frames that follow without a gap and agree.
 
+use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
+
 use super::container::Container;
 
 /// Frames that must follow one another. With four, a chance match in 128 KiB of random bytes is less likely than one in
@@ -97,6 +99,43 @@ fn adts(head: &[u8]) -> Option<(usize, u32)> {
     let length = usize::from(d & 3) << 11 | usize::from(e) << 3 | usize::from(f >> 5);
     // Version, profile, rate and channels stay.
     (length > 7).then_some((length, u32::from_be_bytes([0, b, c & 0xfd, d & 0xc0])))
+}
+
+/// A change of the audio within an ADTS stream.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct AdtsChange {
+    /// The first frame of the kind.
+    pub(super) frame: u64,
+    /// Hertz.
+    pub(super) rate: u32,
+    pub(super) channels: u16,
+}
+
+/// The frames from which on an ADTS stream has another rate or other channels. None after bytes that are no frame.
+pub(super) fn adts_changes(source: impl Read + Seek, offset: u64) -> io::Result<Vec<AdtsChange>> {
+    const RATES: [u32; 13] =
+        [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350];
+    let mut source = BufReader::with_capacity(64 << 10, source);
+    source.seek(SeekFrom::Start(offset))?;
+    let (mut changes, mut known) = (Vec::new(), None);
+    for frame in 0.. {
+        let mut head = [0; 7];
+        match source.read_exact(&mut head) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+            other => other?,
+        }
+        let Some((length, _)) = adts(&head) else { break };
+        let kind = (head[2] >> 2 & 15, (head[2] & 1) << 2 | head[3] >> 6);
+        if known.replace(kind).is_some_and(|known| known != kind)
+            && let Some(rate) = RATES.get(usize::from(kind.0))
+        {
+            // Seven stands for eight channels; 0 is told by the frame itself, and stays what it was.
+            let channels = if kind.1 == 7 { 8 } else { kind.1.into() };
+            changes.push(AdtsChange { frame, rate: *rate, channels });
+        }
+        source.seek_relative(length as i64 - head.len() as i64)?;
+    }
+    Ok(changes)
 }
 
 /// AC-3: ATSC A/52, 5.4.1 and table 5.18.

@@ -1,7 +1,7 @@
 //! The bytes of a file or buffer, read by several readers in turn: the probe, symphonia, `ffmpeg`.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -52,6 +52,12 @@ impl Input {
         self.length
     }
 
+    /// The bytes up to `end`.
+    pub(super) fn until(mut self, end: u64) -> Self {
+        self.length = self.length.min(end);
+        self
+    }
+
     /// The same bytes as a file: the file itself, or a temporary copy of another source.
     pub(super) fn to_file(&self, name: &str) -> Result<InputFile> {
         let failed = |error: io::Error| unreadable(name, &error);
@@ -83,13 +89,23 @@ fn length(source: &mut dyn ReadSeek) -> io::Result<u64> {
 
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.with(|source| source.read(buffer))
+        self.with(|source| {
+            let left = self.length.saturating_sub(source.stream_position()?);
+            let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+            source.read(&mut buffer[..most])
+        })
     }
 }
 
 impl Seek for Input {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.with(|source| source.seek(to))
+        self.with(|source| match to {
+            SeekFrom::End(from) => match self.length.checked_add_signed(from) {
+                Some(position) => source.seek(SeekFrom::Start(position)),
+                None => Err(ErrorKind::InvalidInput.into()),
+            },
+            to => source.seek(to),
+        })
     }
 }
 

@@ -4,8 +4,8 @@
 //! symphonia, `ffmpeg` starts a confined process for the other formats -> `mono` mixes the channels -> `resample`
 //! converts the rate to [`SAMPLE_RATE`] -> `level` raises quiet speech, for recognition -> blocks.
 //!
-//! Time 0 of the output is the first sample of the audio track: encoder delay is removed if the file declares it, the
-//! resampler's own delay always.
+//! Time 0 of the output is the first sample of the audio track, or in a video whose sound begins later, that of the video: encoder delay
+//! is removed if the file declares it, the resampler's own delay always.
 
 mod biquad;
 mod container;
@@ -17,6 +17,7 @@ mod input;
 mod isolation;
 mod level;
 pub(crate) mod loudness;
+mod matroska;
 mod mono;
 mod mp4;
 mod native;
@@ -31,7 +32,7 @@ mod timeline;
 mod tracks;
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
 
@@ -87,6 +88,8 @@ pub struct OpenOptions {
     pub ffmpeg: Ffmpeg,
     /// The one channel to take, counted from 0, instead of mixing all of them.
     pub channel: Option<usize>,
+    /// The audio track to take, counted from 0, instead of the default one.
+    pub track: Option<usize>,
 }
 
 impl OpenOptions {
@@ -108,6 +111,13 @@ impl OpenOptions {
     #[must_use]
     pub fn channel(mut self, channel: usize) -> Self {
         self.channel = Some(channel);
+        self
+    }
+
+    /// Takes one audio track, counted from 0.
+    #[must_use]
+    pub fn track(mut self, track: usize) -> Self {
+        self.track = Some(track);
         self
     }
 }
@@ -186,15 +196,21 @@ impl AudioStream {
         if metadata.is_dir() {
             return Err(cannot("it is a directory".into()));
         }
-        if !metadata.is_file() {
-            // A FIFO or a device would block, and cannot be read again from its start after probing.
+        if !metadata.is_file() && !is_pipe(&metadata) {
+            // A device may have no end.
             return Err(cannot("it is not a regular file".into()));
         }
-        let file = File::open(path).map_err(|error| cannot(plain_reason(&error)))?;
+        let mut file = File::open(path).map_err(|error| cannot(plain_reason(&error)))?;
         let name = options.name.clone().unwrap_or_else(|| {
             let name = path.file_name().unwrap_or(OsStr::new("the file"));
             name.to_string_lossy().into_owned()
         });
+        if is_pipe(&metadata) {
+            // It cannot be read again from its start after probing.
+            let copied = tempfile::tempfile().and_then(|mut copy| io::copy(&mut file, &mut copy).map(|_| copy));
+            let copy = copied.map_err(|error| cannot(format!("it could not be copied: {}", plain_reason(&error))))?;
+            return Self::decode(Input::from_source(Box::new(copy), &name)?, &name, options);
+        }
         Self::decode(Input::from_file(file, path.to_path_buf(), &name)?, &name, options)
     }
 
@@ -402,7 +418,7 @@ impl AudioStream {
         let mut open =
             |choice| NativeDecoder::open(input.clone(), &found, choice, name, Mixer::of(options.channel), &mut primed);
         let failure = if found.container.is_native() {
-            match open(TrackSelection::Default) {
+            match open(options.track.map_or(TrackSelection::Default, TrackSelection::At)) {
                 Ok(decoder) => return Ok(Self::native(decoder, primed)),
                 Err(failure) => failure,
             }
@@ -416,10 +432,11 @@ impl AudioStream {
                 let damaged = Error::UnsupportedMedia(format!("{name} cannot be decoded: {reason}"));
                 let Some(program) = program else { return Err(damaged) };
                 // ffmpeg may be more tolerant; if it fails too, the reason found here is more precise than its own.
-                Self::ffmpeg(&program, &input, found.container, name, options.channel).map_err(|_| damaged)
+                Self::ffmpeg(&program, &input, found.container, name, options).map_err(|_| damaged)
             }
-            (OpenFailure::Lacking(_), Some(program)) => {
-                Self::ffmpeg(&program, &input, found.container, name, options.channel)
+            (OpenFailure::Lacking(_), Some(program)) => Self::ffmpeg(&program, &input, found.container, name, options),
+            (OpenFailure::Lacking(what), None) if options.track.is_some() => {
+                Err(Error::FfmpegMissing(format!("decoding {name} ({what})")))
             }
             (OpenFailure::Lacking(what), None) => match open(TrackSelection::Decodable) {
                 Ok(decoder) => Ok(Self::native(decoder, primed)),
@@ -438,10 +455,10 @@ impl AudioStream {
         input: &Input,
         container: container::Container,
         name: &str,
-        channel: Option<usize>,
+        options: &OpenOptions,
     ) -> Result<Self> {
-        let decoder = ffmpeg::FfmpegDecoder::start(program, input.to_file(name)?, container, name)?;
-        let mut decoder = decoder.with_channel(channel);
+        let decoder = ffmpeg::FfmpegDecoder::start(program, input.to_file(name)?, container, name, options.track)?;
+        let mut decoder = decoder.with_channel(options.channel);
         let mut primed = Vec::new();
         let rate = decoder.next_chunk(&mut primed)?.unwrap_or(SAMPLE_RATE);
         let format = format!("{}, {rate} Hz, by ffmpeg", container.label());
@@ -455,6 +472,18 @@ impl Iterator for AudioStream {
     fn next(&mut self) -> Option<Self::Item> {
         self.next_block().transpose()
     }
+}
+
+/// True for a FIFO, such as the shell's `<(command)`.
+#[cfg(unix)]
+fn is_pipe(metadata: &Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    metadata.file_type().is_fifo()
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &Metadata) -> bool {
+    false
 }
 
 fn unreadable(name: &str, error: &io::Error) -> Error {

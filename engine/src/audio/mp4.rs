@@ -31,6 +31,8 @@ pub(super) struct Mp4Track {
     media_time: u32,
     /// Length of the presentation, in units of the file's time scale; 0 for the whole track.
     presented: u64,
+    /// Time before the presentation, in the same units.
+    gap: u64,
 }
 
 /// Audio at a track's end, in seconds, that an edit list may omit as encoder padding and rounding. Longer omissions are
@@ -102,6 +104,15 @@ impl Mp4Index {
             }
         }
         Ok(index)
+    }
+
+    /// Seconds of a video before the sound of a track begins.
+    pub(super) fn gap_s(&self, id: u32) -> f64 {
+        let has_video = self.tracks.iter().any(|track| &track.handler == b"vide");
+        match self.tracks.iter().find(|track| track.id == id) {
+            Some(track) if has_video && self.timescale > 0 => track.gap as f64 / f64::from(self.timescale),
+            _ => 0.0,
+        }
     }
 
     /// [`Mp4Track::delay_s`] and [`Mp4Track::presented_s`] of a track.
@@ -211,31 +222,34 @@ impl<S: Read + Seek> BoxReader<'_, S> {
                 // A QuickTime file has a second `hdlr`, of its data handler, inside `minf`.
                 b"hdlr" if &parent.kind == b"mdia" => track.handler = walk.bytes(child.start + 8)?.unwrap_or_default(),
                 b"stsd" => track.codec = walk.bytes(child.start + 12)?.unwrap_or_default(),
-                b"elst" => (track.media_time, track.presented) = walk.edit(child.start, wide)?,
+                b"elst" => (track.media_time, track.presented, track.gap) = walk.edit(child.start, wide)?,
                 _ => {}
             }
             Ok(())
         })
     }
 
-    /// The first edit that is no gap: its start in the track's time scale, and its length in the file's. The length is
-    /// 0, for the whole track, if more than one edit follows.
-    fn edit(&mut self, start: u64, wide: bool) -> io::Result<(u32, u64)> {
+    /// The first edit that is no gap: its start in the track's time scale, and its length in the file's, which is 0, for the whole track,
+    /// if more than one edit follows; and the length of the gaps before it.
+    fn edit(&mut self, start: u64, wide: bool) -> io::Result<(u32, u64, u64)> {
         let entries = self.u32(start + 4)?.min(16);
         let (width, length) = if wide { (8, 20) } else { (4, 12) };
-        let mut edit = None;
+        let (mut edit, mut gap) = (None, 0u64);
         for entry in 0..u64::from(entries) {
             let entry = start + 8 + entry * length;
-            // A start below zero is a gap before the audio. It is left out, because time 0 is the first sample of the
-            // track.
             let time = u32::try_from(self.time(entry + width, wide)?).ok().filter(|time| *time <= i32::MAX as u32);
-            let Some(time) = time else { continue };
+            let Some(time) = time else {
+                // A start below zero is a gap.
+                gap = gap.saturating_add(if edit.is_none() { self.time(entry, wide)? } else { 0 });
+                continue;
+            };
             match &mut edit {
                 None => edit = Some((time, self.time(entry, wide)?)),
                 Some((_, presented)) => *presented = 0,
             }
         }
-        Ok(edit.unwrap_or_default())
+        let (time, presented) = edit.unwrap_or_default();
+        Ok((time, presented, gap))
     }
 
     /// Position after the two times at the head of a box of version 0 or 1.
@@ -312,6 +326,8 @@ mod tests {
         let (delay_s, presented_s) = index.edits(7).unwrap();
         assert!((delay_s - 1_024.0 / 44_100.0).abs() < 1e-9);
         assert_eq!(presented_s, Some(4.95));
+        // 5 of 20 ticks a second, where there is a video.
+        assert_eq!((index.gap_s(7), read(&file(&[track(b"soun", b"mp4a")])).gap_s(7)), (0.25, 0.0));
         assert_eq!(index.edits(8), None);
     }
 

@@ -3,17 +3,20 @@
 //! Symphonia is safe Rust, but corrupt input may still make it panic. Every call into it goes through [`guarded`];
 //! after a panic its objects are not used again, and the audio decoded so far is kept.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Seek, SeekFrom};
 
 use symphonia::core::audio::Channels;
 use symphonia::core::codecs::CodecParameters;
 use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder};
-use symphonia::core::errors::Error as SymphoniaError;
+use symphonia::core::errors::{Error as SymphoniaError, Result as SymphoniaResult};
 use symphonia::core::formats::{FormatReader, TrackType};
 use symphonia::core::io::{MediaSourceStream, MediaSourceStreamOptions};
 use symphonia::core::packet::Packet;
+use symphonia::core::units::Duration;
 
 use super::container::Container;
+use super::frames::AdtsChange;
 use super::input::Input;
 use super::mono::Mixer;
 use super::panic_guard::{PANICKED, guarded};
@@ -35,6 +38,16 @@ const MAX_PATCH_S: f64 = 0.6;
 
 /// Most silence that fills gaps in a file, in seconds: a container's clock may hold any value.
 const MOST_MISSING_S: f64 = 6.0 * 3600.0;
+
+/// Least time between the start of a video and that of its sound which is filled with silence, in seconds.
+const LEAST_LEAD_S: f64 = 0.1;
+
+/// Most that the last packets of an Ogg stream are shortened together, in seconds: what a frame size leaves over. A longer time is that of
+/// positions which count something else.
+const MAX_OGG_TRIM_S: f64 = 0.25;
+
+/// Most packets that wait for the end of their Ogg stream: those of a page.
+const MAX_WAITING: usize = 256;
 
 /// Most tracks of a container. To find the next packet takes a look at each.
 const MAX_TRACKS: usize = 128;
@@ -72,6 +85,16 @@ pub(super) struct NativeDecoder {
     /// Samples of silence still to return, and the packet that follows them.
     silence: usize,
     held: Option<Packet>,
+    /// Seconds from the start of a video to that of its sound, and the first samples, which follow that much silence.
+    lead_s: f64,
+    first: Vec<f32>,
+    /// The earliest packet of another track so far, in seconds.
+    other_s: Option<f64>,
+    /// Packets of an Ogg stream that have been read ahead.
+    ahead: VecDeque<Packet>,
+    /// Changes of the audio still to come, and the packets so far.
+    changes: VecDeque<AdtsChange>,
+    packets: u64,
     /// Seconds that were missing, and the position of the first gap.
     missing_s: f64,
     missing_at_s: Option<f64>,
@@ -112,7 +135,8 @@ impl NativeDecoder {
         if let Err(error) = input.seek(SeekFrom::Start(0)) {
             return Err(OpenFailure::Final(super::unreadable(name, &error)));
         }
-        let mut stream = MediaSourceStream::new(Box::new(input), MediaSourceStreamOptions::default());
+        let input = Box::new(input.until(found.end));
+        let mut stream = MediaSourceStream::new(input, MediaSourceStreamOptions::default());
         let container = found.container;
         let reader = guarded(|| {
             stream.seek(SeekFrom::Start(found.offset))?;
@@ -141,7 +165,9 @@ impl NativeDecoder {
         };
         let trims = !tracks::is_mpeg_audio(params.codec);
         let seconds_per_tick = track.time_base.map(|base| f64::from(base.numer.get()) / f64::from(base.denom.get()));
-        let duration_s = tracks::duration_s(&*reader, track);
+        let duration_s = tracks::duration_s(&*reader, track).filter(|_| !found.endless);
+        let gap_s = found.mp4.as_ref().map_or(0.0, |index| index.gap_s(track.id)).min(MOST_MISSING_S);
+        let (number, tracks) = tracks::place(&*reader, track.id);
         let edits = found.mp4.as_ref().and_then(|index| index.edits(track.id));
         let (delay_s, presented_s) = edits.unwrap_or_else(|| (tracks::ogg_opus_delay_s(container, track), None));
         let mut this = Self {
@@ -160,11 +186,17 @@ impl NativeDecoder {
             timeline: None,
             silence: 0,
             held: None,
+            lead_s: gap_s,
+            first: Vec::new(),
+            other_s: None,
+            ahead: VecDeque::new(),
+            changes: found.changes.iter().cloned().collect(),
+            packets: 0,
             missing_s: 0.0,
             missing_at_s: None,
             decoded: 0,
             duration_s: presented_s.or(duration_s),
-            promised_s: presented_s.or_else(|| tracks::promised_s(container, track, duration_s)),
+            promised_s: presented_s.filter(|_| found.cut).or_else(|| tracks::promised_s(found, track, duration_s)),
             earlier_s: 0.0,
             any_decoded: false,
             skipped: 0,
@@ -180,7 +212,11 @@ impl NativeDecoder {
         if choice == TrackSelection::Decodable {
             this.notes.push("the default audio track needs ffmpeg; another audio track is decoded instead".into());
         }
+        if let (TrackSelection::Default, 2..) = (choice, tracks) {
+            this.notes.push(format!("the file has {tracks} audio tracks; number {} is the default one", number + 1));
+        }
         this.prime(out)?;
+        this.begin_late(out);
         Ok(this)
     }
 
@@ -200,6 +236,19 @@ impl NativeDecoder {
             }));
         }
         Ok(())
+    }
+
+    /// Puts silence before the first samples where the sound of a video begins late, so that times are those of the video.
+    fn begin_late(&mut self, out: &mut Vec<f32>) {
+        let lead_s = self.lead_s.min(MOST_MISSING_S);
+        if lead_s < LEAST_LEAD_S {
+            return;
+        }
+        self.first = std::mem::take(out);
+        self.silence += (lead_s * f64::from(self.rate)).round() as usize;
+        for time in [&mut self.duration_s, &mut self.presented_s, &mut self.promised_s].into_iter().flatten() {
+            *time += lead_s;
+        }
     }
 
     /// Appends mono samples and returns their rate in hertz, or `None` at the end.
@@ -278,8 +327,11 @@ impl NativeDecoder {
             self.put_silence(silence, out);
             return Some(self.rate);
         }
-        let packet = match self.held.take().map_or_else(|| guarded(|| self.reader.next_packet()), |held| Ok(Some(held)))
-        {
+        if !self.first.is_empty() {
+            out.append(&mut self.first);
+            return Some(self.rate);
+        }
+        let packet = match self.held.take().map_or_else(|| self.next_packet(), |held| Ok(Some(held))) {
             Ok(Some(packet)) => packet,
             Ok(None) => return self.end(None),
             Err(SymphoniaError::ResetRequired) => match self.restart() {
@@ -298,7 +350,23 @@ impl NativeDecoder {
             return self.end(Some("it has too many packets of other tracks".into()));
         }
         if packet.track_id != self.track {
+            if !self.any_decoded {
+                self.record_other(&packet);
+            }
             return Some(self.rate);
+        }
+        if !self.any_decoded
+            && let (Some(start_s), Some(other_s)) = (self.start_s(&packet), self.other_s)
+        {
+            self.lead_s = start_s - other_s;
+        }
+        self.packets += 1;
+        if let Some(change) = self.changes.pop_front_if(|change| change.frame < self.packets) {
+            self.params.with_sample_rate(change.rate).with_channels(Channels::Discrete(change.channels));
+            match tracks::decoder(&self.params) {
+                Ok(decoder) => self.decoder = decoder,
+                Err(error) => return self.end(Some(error.to_string())),
+            }
         }
         if let Some(missing_s) = self.missing_before(&packet) {
             self.missing_at_s.get_or_insert(self.position_s());
@@ -331,6 +399,54 @@ impl NativeDecoder {
             Err(_) => self.skip(&packet, out),
         }
         Some(self.rate)
+    }
+
+    /// The next packet. Packets of Ogg that are shortened wait for what follows: at the end of the stream they are, by a plausible time;
+    /// before it their page's position is wrong.
+    fn next_packet(&mut self) -> SymphoniaResult<Option<Packet>> {
+        if let Some(packet) = self.ahead.pop_front() {
+            return Ok(Some(packet));
+        }
+        let is_shortened = |packet: &Packet| packet.trim_end.get() > 0;
+        let Some(first) = guarded(|| self.reader.next_packet())? else { return Ok(None) };
+        if self.container != Container::Ogg || !is_shortened(&first) {
+            return Ok(Some(first));
+        }
+        self.ahead.push_back(first);
+        let at_end = loop {
+            match guarded(|| self.reader.next_packet()) {
+                Ok(Some(packet)) => {
+                    let goes_on = is_shortened(&packet) && self.ahead.len() < MAX_WAITING;
+                    self.ahead.push_back(packet);
+                    if !goes_on {
+                        break false;
+                    }
+                }
+                // Read again once these are used up.
+                Ok(None) | Err(_) => break true,
+            }
+        };
+        let ticks: u64 = self.ahead.iter().map(|packet| packet.trim_end.get()).sum();
+        let is_plausible = ticks as f64 * self.seconds_per_tick.unwrap_or(0.0) <= MAX_OGG_TRIM_S;
+        let last = self.ahead.len() - 1;
+        for (at, packet) in self.ahead.iter_mut().enumerate() {
+            if !(at_end && (is_plausible || at == last)) {
+                packet.dur = packet.dur.saturating_add(packet.trim_end);
+                packet.trim_end = Duration::ZERO;
+            }
+        }
+        Ok(self.ahead.pop_front())
+    }
+
+    /// Records the time of another track's packet, in Matroska, where all tracks have one clock.
+    fn record_other(&mut self, packet: &Packet) {
+        if self.container != Container::Matroska {
+            return;
+        }
+        let track = self.reader.tracks().iter().find(|track| track.id == packet.track_id);
+        let Some(base) = track.and_then(|track| track.time_base) else { return };
+        let start_s = packet.pts.get() as f64 * f64::from(base.numer.get()) / f64::from(base.denom.get());
+        self.other_s = Some(self.other_s.map_or(start_s, |known| known.min(start_s)));
     }
 
     /// Start of a packet in seconds, if the container's clock is reliable.

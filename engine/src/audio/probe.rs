@@ -7,7 +7,9 @@
 use std::io::{Read, Seek, SeekFrom};
 
 use super::container::Container;
+use super::frames::AdtsChange;
 use super::input::Input;
+use super::matroska::MatroskaIndex;
 use super::mp4::Mp4Index;
 use super::{frames, unreadable};
 use crate::error::{Error, Result};
@@ -20,8 +22,16 @@ pub(super) struct ProbeResult {
     pub(super) offset: u64,
     /// The tracks, for an MP4.
     pub(super) mp4: Option<Mp4Index>,
+    /// The default audio track of a Matroska file, where it has one.
+    pub(super) default_audio: Option<u32>,
     /// The file ends early, as its structure shows.
     pub(super) cut: bool,
+    /// Changes of the audio within the file, for ADTS.
+    pub(super) changes: Vec<AdtsChange>,
+    /// The header states no length: it was written to a pipe.
+    pub(super) endless: bool,
+    /// End of the media: before tags at the end of the file.
+    pub(super) end: u64,
 }
 
 /// Bytes examined from the start of the audio. An MP3 may have this much junk before its first frame.
@@ -65,8 +75,24 @@ pub(super) fn probe(input: &mut Input, name: &str) -> Result<ProbeResult> {
             describe_other(&head, at_end)
         )));
     };
-    let mut found = ProbeResult { container, offset: offset + junk as u64, mp4: None, cut: false };
+    let mut found = ProbeResult {
+        container,
+        offset: offset + junk as u64,
+        mp4: None,
+        default_audio: None,
+        cut: false,
+        changes: Vec::new(),
+        endless: false,
+        end: input.length(),
+    };
     match container {
+        Container::Matroska => {
+            let index = MatroskaIndex::read(input, offset).map_err(failed)?;
+            (found.cut, found.default_audio) = (index.cut, index.default_audio);
+        }
+        Container::Wav => found.endless = is_endless_wav(&head, input.length() - offset),
+        Container::Adts => found.changes = frames::adts_changes(input, found.offset).map_err(failed)?,
+        Container::Flac => found.end -= tail_tags(input).map_err(failed)?,
         Container::Mp4 => {
             let index = Mp4Index::read(input).map_err(failed)?;
             index.check(name)?;
@@ -109,7 +135,7 @@ fn magic(head: &[u8]) -> Option<Container> {
     Some(match head {
         _ if at(0, b"RIFF") && at(8, b"WAVE") && wav_channels(head) > 18 => Container::WideWav,
         _ if at(0, b"RIFF") && at(8, b"WAVE") => Container::Wav,
-        _ if at(0, b"RF64") && at(8, b"WAVE") => Container::Rf64,
+        _ if (at(0, b"RF64") || at(0, b"BW64")) && at(8, b"WAVE") => Container::Rf64,
         _ if at(0, b"riff\x2e\x91\xcf\x11") => Container::Wave64,
         _ if at(0, b"RIFF") && at(8, b"AVI ") => Container::Avi,
         _ if at(0, b"FORM") && (at(8, b"AIFF") || at(8, b"AIFC")) => Container::Aiff,
@@ -127,6 +153,42 @@ fn magic(head: &[u8]) -> Option<Container> {
         _ if (at(4, b"free") || at(4, b"skip")) && head[0] == 0 => Container::Mp4,
         _ => return None,
     })
+}
+
+/// True for a WAV file whose length the writer did not know: the size of its data is one of those that stand for that, all about 2 or 4
+/// GiB, and the file is shorter.
+fn is_endless_wav(head: &[u8], length: u64) -> bool {
+    let mut position = 12;
+    while let Some([name @ .., a, b, c, d]) = head.get(position..position + 8) {
+        let size = u32::from_le_bytes([*a, *b, *c, *d]);
+        if name == b"data" {
+            let is_placeholder = matches!(size, 0x7fff_0000..=0x8000_0000 | 0xffff_0000..);
+            return is_placeholder && position as u64 + 8 + u64::from(size) > length;
+        }
+        position = position.saturating_add(8 + size as usize + size as usize % 2);
+    }
+    false
+}
+
+/// Bytes of tags at the end of a file: an ID3v1 tag, and an APE tag before it.
+fn tail_tags(input: &mut Input) -> std::io::Result<u64> {
+    const ID3V1: u64 = 128;
+    const APE_FOOTER: u64 = 32;
+    let length = input.length();
+    let mut tags = 0;
+    if length >= ID3V1 && window(input, length - ID3V1, 3)? == *b"TAG" {
+        tags = ID3V1;
+    }
+    if length >= tags + APE_FOOTER {
+        let footer = window(input, length - tags - APE_FOOTER, APE_FOOTER as usize)?;
+        if let [b'A', b'P', b'E', b'T', b'A', b'G', b'E', b'X', _, _, _, _, a, b, c, d, ..] = footer[..] {
+            // The size is that of the items and the footer; a header before them is not counted.
+            let size = u64::from(u32::from_le_bytes([a, b, c, d]));
+            let has_header = footer.get(23).is_some_and(|flags| flags & 0x80 != 0);
+            tags = (tags + size + if has_header { APE_FOOTER } else { 0 }).min(length);
+        }
+    }
+    Ok(tags)
 }
 
 /// The channel count in the `fmt ` chunk, which is the first chunk or one of the first.

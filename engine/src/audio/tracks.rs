@@ -33,6 +33,8 @@ pub(super) enum OpenFailure {
 pub(super) enum TrackSelection {
     /// The default audio track, or none.
     Default,
+    /// The audio track of this number, counted from 0.
+    At(usize),
     /// The first audio track with an available decoder.
     Decodable,
 }
@@ -65,7 +67,10 @@ pub(super) fn choose<'r>(
     name: &str,
 ) -> Result<(&'r Track, Box<dyn AudioDecoder>), OpenFailure> {
     let is_audio = |track: &&Track| track.track_type() == Some(TrackType::Audio);
-    let Some(default) = reader.default_track(TrackType::Audio).or_else(|| reader.first_track(TrackType::Audio)) else {
+    let all: Vec<&Track> = reader.tracks().iter().filter(is_audio).collect();
+    let stated = all.iter().copied().find(|track| found.default_audio == Some(track.id));
+    let default = stated.or_else(|| reader.default_track(TrackType::Audio)).or(all.first().copied());
+    let Some(default) = default else {
         // Symphonia leaves tracks of unknown codecs without a type; the MP4's own index knows it.
         let unknown = found.mp4.is_some() || reader.tracks().iter().any(|track| track.track_type().is_none());
         return Err(match reader.tracks() {
@@ -74,10 +79,17 @@ pub(super) fn choose<'r>(
             _ => OpenFailure::Final(Error::NoAudioTrack(format!("{name} holds video or subtitles only"))),
         });
     };
-    let others = reader.tracks().iter().filter(is_audio).filter(|track| track.id != default.id);
+    let default = match choice {
+        TrackSelection::At(number) => all.get(number).copied().ok_or_else(|| {
+            let tracks = if all.len() == 1 { "track" } else { "tracks" };
+            let message = format!("{name} has no audio track {}; it has {} audio {tracks}", number + 1, all.len());
+            OpenFailure::Final(Error::InvalidOption(message))
+        })?,
+        TrackSelection::Default | TrackSelection::Decodable => default,
+    };
     let tracks = match choice {
-        TrackSelection::Default => vec![default],
-        TrackSelection::Decodable => others.collect(),
+        TrackSelection::Default | TrackSelection::At(_) => vec![default],
+        TrackSelection::Decodable => all.iter().copied().filter(|track| track.id != default.id).collect(),
     };
     for track in tracks {
         let Some(CodecParameters::Audio(params)) = &track.codec_params else {
@@ -142,9 +154,19 @@ pub(super) fn duration_s(reader: &dyn FormatReader, track: &Track) -> Option<f64
     (seconds > 0.0 && seconds < 31.0 * 86_400.0).then_some(seconds)
 }
 
+/// The number of a track among the audio tracks, counted from 0, and their count.
+pub(super) fn place(reader: &dyn FormatReader, track: u32) -> (usize, usize) {
+    let audio = reader.tracks().iter().filter(|track| track.track_type() == Some(TrackType::Audio));
+    let ids: Vec<u32> = audio.map(|track| track.id).collect();
+    (ids.iter().position(|id| *id == track).unwrap_or_default(), ids.len())
+}
+
 /// The duration, if the header counts the samples that follow it.
-pub(super) fn promised_s(container: Container, track: &Track, duration_s: Option<f64>) -> Option<f64> {
-    match container {
+pub(super) fn promised_s(found: &ProbeResult, track: &Track, duration_s: Option<f64>) -> Option<f64> {
+    match found.container {
+        // Their structure shows if they are cut off. The duration may be that of the video, or of what an edit list leaves out.
+        Container::Matroska | Container::Mp4 if !found.cut => None,
+        _ if found.endless => None,
         // With a LAME tag the frames were counted; without one symphonia has guessed.
         Container::MpegAudio if track.delay.is_none() => None,
         // Guessed from the first frames, or known from the end of the file, which is present.

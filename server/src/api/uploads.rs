@@ -39,10 +39,10 @@ pub struct UploadsState {
 const LONGEST_PUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Extensions of audio and video files, accepted with any content type.
-const EXTENSIONS: [&str; 41] = [
-    "3g2", "3ga", "3gp", "8svx", "aac", "ac3", "aif", "aifc", "aiff", "alac", "amr", "ape", "au", "avi", "caf", "dss",
-    "flac", "flv", "m2t", "m2ts", "m4a", "m4b", "m4v", "mka", "mkv", "mov", "mp2", "mp3", "mp4", "mpeg", "mpg", "mts",
-    "oga", "ogg", "ogv", "opus", "ts", "wav", "webm", "wma", "wmv",
+const EXTENSIONS: [&str; 46] = [
+    "3g2", "3ga", "3gp", "8svx", "aac", "ac3", "adts", "aif", "aifc", "aiff", "alac", "amr", "ape", "au", "avi", "bwf",
+    "caf", "dss", "flac", "flv", "m2t", "m2ts", "m4a", "m4b", "m4v", "mka", "mkv", "mov", "mp2", "mp3", "mp4", "mpeg",
+    "mpg", "mpga", "mts", "oga", "ogg", "ogv", "opus", "ts", "w64", "wav", "weba", "webm", "wma", "wmv",
 ];
 
 /// True for audio and video, by content type or by extension.

@@ -69,7 +69,7 @@ impl Job<'_> {
         let started = Instant::now();
         let mut transcript = match &sound.path {
             Some(path) if self.args.channels => {
-                engine.transcribe_channels(path, &open_options(), &options, |progress| bar.update(progress))?
+                engine.transcribe_channels(path, &open_options(self.args), &options, |progress| bar.update(progress))?
             }
             _ => engine.transcribe_with(sound.audio, &options, |progress| bar.update(progress))?,
         };
@@ -92,7 +92,7 @@ impl Job<'_> {
     }
 
     fn open(&self, input: &Input) -> Result<Sound> {
-        let options = open_options();
+        let options = open_options(self.args);
         Ok(match &input.source {
             Source::File(path) => {
                 Sound { audio: AudioStream::open_with(path, &options)?, path: Some(path.clone()), _fetched: None }
@@ -140,8 +140,11 @@ impl Job<'_> {
 }
 
 /// The message on standard error begins with the file's name already.
-fn open_options() -> OpenOptions {
-    OpenOptions::default().name("the file")
+fn open_options(args: &TranscribeArgs) -> OpenOptions {
+    let mut options = OpenOptions::default().name("the file");
+    // The file's first track is 1.
+    options.track = args.track.map(|track| track.get() - 1);
+    options
 }
 
 /// The name of an input on the bar.

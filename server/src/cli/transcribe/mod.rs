@@ -12,6 +12,7 @@ mod job;
 
 use std::fs;
 use std::io::{self, IsTerminal as _};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use auricle_engine::analysis::{self, Analysis};
@@ -116,6 +117,9 @@ pub struct TranscribeArgs {
     /// Transcribe each channel by itself, and take it for a speaker: for calls with one speaker a channel. Takes files alone
     #[arg(long, conflicts_with = "speakers")]
     channels: bool,
+    /// The audio track of a file with several, from 1 [default: the one that the file states, else the first]
+    #[arg(long, value_name = "N")]
+    track: Option<NonZeroUsize>,
     #[command(flatten)]
     analysis: AnalysisArgs,
     #[command(flatten)]

@@ -3,6 +3,7 @@
 mod damage;
 mod formats;
 mod gaps;
+mod timing;
 
 use std::f64::consts::TAU;
 use std::fs;
