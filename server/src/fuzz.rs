@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use auricle_engine::Catalog;
 use fastwebsockets::{Role, WebSocket};
@@ -18,6 +19,9 @@ use crate::live::socket::{ClientMessage, Socket};
 use crate::routes::Surface;
 use crate::serve::{Opened, PublicUrls, Service as Assembled, transfer_limits};
 use crate::store::{Durability, Store};
+
+/// Time for an answer before the client ends its side.
+const GRACE: Duration = Duration::from_millis(5);
 
 /// A service without an engine, reached through connections in memory.
 pub struct Service {
@@ -73,6 +77,8 @@ impl Service {
             let send = async {
                 // The service may close the connection before it has read everything.
                 let _ = write.write_all(bytes).await;
+                // A client that ends its side has left, and is not answered.
+                tokio::time::sleep(GRACE).await;
                 let _ = write.shutdown().await;
             };
             let mut answer = Vec::new();

@@ -129,9 +129,11 @@ pub(super) fn adts_changes(source: impl Read + Seek, offset: u64) -> io::Result<
         if known.replace(kind).is_some_and(|known| known != kind)
             && let Some(rate) = RATES.get(usize::from(kind.0))
         {
-            // Seven stands for eight channels; 0 is told by the frame itself, and stays what it was.
+            // Seven stands for eight channels. Zero leaves them to the frame's content, which is not read here.
             let channels = if kind.1 == 7 { 8 } else { kind.1.into() };
-            changes.push(AdtsChange { frame, rate: *rate, channels });
+            if channels > 0 {
+                changes.push(AdtsChange { frame, rate: *rate, channels });
+            }
         }
         source.seek_relative(length as i64 - head.len() as i64)?;
     }

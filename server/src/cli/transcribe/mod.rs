@@ -272,7 +272,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
     written.map_err(|source| Failure::Write { what: path.display().to_string(), source })
 }
 
-/// The people whom the transcripts may name. Where names of persons are hidden, nobody is named.
+/// The people whom the transcripts may name. Where names of persons are hidden, it is empty.
 fn known_speakers(args: &TranscribeArgs, engine: &EngineOptions) -> Result<Vec<KnownSpeaker>> {
     let hides_names =
         args.analysis.passes().redaction.is_some_and(|redaction| redaction.covers(analysis::Label::PersonName));
