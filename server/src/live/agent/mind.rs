@@ -282,10 +282,10 @@ mod tests {
             }
             spoken
         };
-        let sentences = "One short sentence. Another one that passes it. A third.";
+        let sentences = "One short sentence. Another passes it. A third.";
         for piece in [1, 3, 100] {
             assert_eq!(spoken("It is 3.50 euros now. And so on.", piece), "It is 3.50 euros now. And so on.");
-            assert_eq!(spoken(sentences, piece), "One short sentence. Another one that passes it.");
+            assert_eq!(spoken(sentences, piece), "One short sentence. Another passes it.");
             assert_eq!(spoken(&"word ".repeat(20), piece).len(), 45, "no sentence ends");
         }
     }
