@@ -22,7 +22,16 @@ fn the_rows_of_the_list_follow_their_jobs_while_the_page_is_seen() {
     let (first, first_gate) = receiver.held();
     let (second, second_gate) = receiver.held();
     for url in [&first, &second] {
-        browser.run(&format!("ask('/data/transcripts', {{ audio_url: {url:?}, model: 'svc-fast' }}).then(() => true)"));
+        browser.run(&format!(
+            "fetch('/data/transcripts', {{
+                 method: 'POST',
+                 headers: {{
+                     'content-type': 'application/json',
+                     'x-form-token': document.querySelector('meta[name=form-token]').content,
+                 }},
+                 body: JSON.stringify({{ audio_url: {url:?}, model: 'svc-fast' }}),
+             }}).then(response => response.ok)"
+        ));
     }
     browser.go(&format!("{}/transcripts", service.dashboard()));
     // The newest is on top.
