@@ -90,8 +90,9 @@ pub(super) struct NativeDecoder {
     first: Vec<f32>,
     /// The earliest packet of another track so far, in seconds.
     other_s: Option<f64>,
-    /// Packets of an Ogg stream that have been read ahead.
+    /// Packets of an Ogg stream that have been read ahead, and what came instead of another.
     ahead: VecDeque<Packet>,
+    behind: Option<SymphoniaError>,
     /// Changes of the audio still to come, and the packets so far.
     changes: VecDeque<AdtsChange>,
     packets: u64,
@@ -190,6 +191,7 @@ impl NativeDecoder {
             first: Vec::new(),
             other_s: None,
             ahead: VecDeque::new(),
+            behind: None,
             changes: found.changes.iter().cloned().collect(),
             packets: 0,
             missing_s: 0.0,
@@ -407,6 +409,9 @@ impl NativeDecoder {
         if let Some(packet) = self.ahead.pop_front() {
             return Ok(Some(packet));
         }
+        if let Some(error) = self.behind.take() {
+            return Err(error);
+        }
         let is_shortened = |packet: &Packet| packet.trim_end.get() > 0;
         let Some(first) = guarded(|| self.reader.next_packet())? else { return Ok(None) };
         if self.container != Container::Ogg || !is_shortened(&first) {
@@ -422,8 +427,12 @@ impl NativeDecoder {
                         break false;
                     }
                 }
-                // Read again once these are used up.
-                Ok(None) | Err(_) => break true,
+                Ok(None) => break true,
+                // Another stream may follow.
+                Err(error) => {
+                    self.behind = Some(error);
+                    break true;
+                }
             }
         };
         let ticks: u64 = self.ahead.iter().map(|packet| packet.trim_end.get()).sum();

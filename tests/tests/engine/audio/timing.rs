@@ -166,6 +166,8 @@ fn opus_whose_positions_count_other_samples_is_whole() {
         let want = decode(&plain, "a.opus");
         assert!((seconds(&want) - 3.0).abs() < 0.01, "the end is trimmed: {} s", seconds(&want));
         assert_eq!(decode(&with_positions_divided(&plain, 1), "a.opus"), want);
+        let joined = decode(&[&plain[..], &plain].concat(), "joined.opus");
+        assert!((seconds(&joined) - 6.0).abs() < 0.05, "two streams in a row: {} s", seconds(&joined));
         let odd = decode(&with_positions_divided(&plain, 3), "odd.opus");
         assert!((seconds(&odd) - 3.0).abs() < 0.1, "{} s", seconds(&odd));
         assert!(likeness(&odd, &want).0 > 0.99);
