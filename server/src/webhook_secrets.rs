@@ -48,7 +48,7 @@ impl WebhookSecrets {
         Ok((format!("whsec_{encoded}"), rotated.map_err(io::Error::other)?))
     }
 
-    /// What signs the webhooks of an account now. None if it has no secret.
+    /// The keys that sign the webhooks of an account now. None if it has no secret.
     ///
     /// # Errors
     /// If the secret cannot be read.

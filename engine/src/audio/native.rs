@@ -42,6 +42,9 @@ const MOST_MISSING_S: f64 = 6.0 * 3600.0;
 /// Least time between the start of a video and that of its sound which is filled with silence, in seconds.
 const LEAST_LEAD_S: f64 = 0.1;
 
+/// The longest such time, as for a gap within the sound: a longer one is a wrong clock, and silence is billed like sound.
+const MOST_LEAD_S: f64 = 600.0;
+
 /// Most that the last packets of an Ogg stream are shortened together, in seconds: what a frame size leaves over. A longer time is that of
 /// positions which count something else.
 const MAX_OGG_TRIM_S: f64 = 0.25;
@@ -167,7 +170,7 @@ impl NativeDecoder {
         let trims = !tracks::is_mpeg_audio(params.codec);
         let seconds_per_tick = track.time_base.map(|base| f64::from(base.numer.get()) / f64::from(base.denom.get()));
         let duration_s = tracks::duration_s(&*reader, track).filter(|_| !found.endless);
-        let gap_s = found.mp4.as_ref().map_or(0.0, |index| index.gap_s(track.id)).min(MOST_MISSING_S);
+        let gap_s = found.mp4.as_ref().map_or(0.0, |index| index.gap_s(track.id));
         let (number, tracks) = tracks::place(&*reader, track.id);
         let edits = found.mp4.as_ref().and_then(|index| index.edits(track.id));
         let (delay_s, presented_s) = edits.unwrap_or_else(|| (tracks::ogg_opus_delay_s(container, track), None));
@@ -242,8 +245,8 @@ impl NativeDecoder {
 
     /// Puts silence before the first samples where the sound of a video begins late, so that times are those of the video.
     fn begin_late(&mut self, out: &mut Vec<f32>) {
-        let lead_s = self.lead_s.min(MOST_MISSING_S);
-        if lead_s < LEAST_LEAD_S {
+        let lead_s = self.lead_s;
+        if !(LEAST_LEAD_S..=MOST_LEAD_S).contains(&lead_s) {
             return;
         }
         self.first = std::mem::take(out);

@@ -25,7 +25,7 @@ use crate::visible;
 /// The most fields that are no file. Together they may be as large as a body of JSON.
 const MAX_FIELDS: usize = 64;
 
-/// What a form may be larger than its file: fields, boundaries, heads of parts.
+/// The most bytes of a form beside its file: fields, boundaries, heads of parts.
 const MAX_FRAME_BYTES: u64 = 2 * MAX_JSON_BYTES as u64;
 
 /// The longest name of a file, in characters.

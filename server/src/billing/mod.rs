@@ -86,7 +86,7 @@ impl Price {
     }
 }
 
-/// What to do when the free credit is used up.
+/// The remedy for a credit that is used up.
 pub fn way_out(provider: BillingProvider) -> &'static str {
     match provider {
         BillingProvider::Local => {

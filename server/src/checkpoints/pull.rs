@@ -189,7 +189,7 @@ impl PullTarget {
         Some(models.join(&self.folder)).filter(|place| self.is_in(place))
     }
 
-    /// What it is for, where it transcribes nothing, as the catalog names that.
+    /// The purpose of a checkpoint that transcribes nothing, as the catalog names it.
     pub fn other_purpose(&self) -> Option<String> {
         (!matches!(self.kind, TargetKind::Model)).then(|| self.serves.join(", "))
     }

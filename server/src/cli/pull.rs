@@ -77,14 +77,14 @@ pub fn run(args: &PullArgs) -> Result<()> {
     })
 }
 
-/// Whether a pull writes lines about its files to standard error.
+/// The lines of a pull on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbosity {
     Normal,
     Quiet,
 }
 
-/// What a pull does with a checkpoint that is there.
+/// The handling of a checkpoint that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Present {
     Kept,

@@ -54,7 +54,7 @@ fn the_rows_of_the_list_follow_their_jobs_while_the_page_is_seen() {
     assert_eq!(browser.run(&format!("{}.querySelector('[data-length]').textContent", row(1))), "0:01");
     assert_eq!(browser.run(&badge(0)), "badge processing");
 
-    // A page that nobody sees asks nothing, once its last request is answered.
+    // A hidden page sends no request, once its last one is answered.
     browser.run("window.away = true");
     holds(&mut browser, "no request", &format!("{ASKED_MEANWHILE}.then(asked => asked == 0)"));
     second_gate.open();

@@ -1,4 +1,4 @@
-//! Where transcripts go: to standard output, or each input's into files of its own.
+//! The destination of transcripts: standard output, or files of each input.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;

@@ -37,6 +37,12 @@ fn sound_that_begins_late_in_a_video_keeps_the_times_of_the_video() {
             assert!(loudness(&samples[..30_000]) < 1e-3 && loudness(&samples[34_000..70_000]) > 0.1, "{file}");
             assert_eq!(warnings, [] as [String; 0], "{file}");
         }
+        // A clock that is wrong adds no hour of silence.
+        for file in ["hour.mkv", "hour.mp4"] {
+            ffmpeg(folder, &format!("{VIDEO} -itsoffset 3600 -i signal.wav -c:v mpeg4 -c:a aac {file}"));
+            let (samples, _) = heard(&folder.join(file), &named(file));
+            assert!((seconds(&samples) - 3.0).abs() < 0.2, "{file}: {} s", seconds(&samples));
+        }
         // Without a video the first sample is time 0.
         ffmpeg(folder, "-itsoffset 2 -i signal.wav -c:a aac late.m4a");
         let (samples, _) = heard(&folder.join("late.m4a"), &OpenOptions::default());
