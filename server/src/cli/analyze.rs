@@ -1,5 +1,6 @@
 //! `auricle analyze`: the analysis of transcripts, over text alone.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use auricle_engine::analysis::moderation::SafetyReport;
 use auricle_engine::analysis::sentiment::SentenceSentiment;
 use auricle_engine::analysis::summary::SummaryForm;
 use auricle_engine::analysis::{self, Analysis, Passes, Redaction, Span, Tagger, WrittenText, profanity};
-use auricle_engine::{Catalog, TaggerChoice, load_tagger};
+use auricle_engine::{Catalog, TaggerChoice, load_tagger, numbers_in_text};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -84,7 +85,8 @@ impl AnalysisArgs {
 
 #[derive(Args)]
 #[command(after_help = "\
-Without any flag --pii is meant. The text that remains goes to standard output.
+Without any flag --pii is meant. With --itn the other flags see numbers in digits, and places count characters of that
+text. Numbers with several readings, such as \"one twenty five\", stay words. The text that remains goes to standard output.
 
 JSON has redacted (the text that remains) and entities (text, label, start_char, end_char, counted in characters of the
 input): with --pii alone what was hidden, with --entities everything that was found. The other flags add summary,
@@ -93,12 +95,16 @@ chapters, sentiment_results and content_safety; their start and end count charac
 Examples:
   auricle analyze --pii notes.txt
   auricle analyze --pii --lines messages.txt > messages.jsonl
+  auricle analyze --itn --lines --format text dictation.txt
   auricle analyze --entities --format json report.txt | jq -r '.entities[] | .label + \" \" + .text'
   echo 'call jo at example dot com' | auricle analyze --pii -")]
 pub struct AnalyzeArgs {
     /// A text file; `-` reads standard input
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
+    /// Write numbers in digits first: "twelve thousand dollars" becomes $12,000 (inverse text normalisation)
+    #[arg(long)]
+    itn: bool,
     #[command(flatten)]
     analysis: AnalysisArgs,
     #[command(flatten)]
@@ -158,7 +164,7 @@ impl From<Span> for SpanObject {
 
 pub fn run(args: &AnalyzeArgs) -> Result<()> {
     let mut asked = args.analysis;
-    asked.pii |= asked.is_empty();
+    asked.pii |= asked.is_empty() && !args.itn;
     if asked.pii {
         analysis::check_redaction(Some(&args.language))?;
     }
@@ -168,7 +174,8 @@ pub fn run(args: &AnalyzeArgs) -> Result<()> {
     let stopped = |source| Failure::Write { what: "to standard output".into(), source };
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut write = |text: &str| -> Result<()> {
-        let analyzed = analyze(text, asked, &args.language, tagger.as_deref())?;
+        let text = if args.itn { Cow::Owned(in_digits(text, &args.language)?) } else { Cow::Borrowed(text) };
+        let analyzed = analyze(&text, asked, &args.language, tagger.as_deref())?;
         out.write_all(render(&analyzed, asked, format)?.as_bytes()).map_err(stopped)
     };
     let failed = |error: io::Error| Failure::Engine(read_error(&args.file, &error));
@@ -184,6 +191,11 @@ pub fn run(args: &AnalyzeArgs) -> Result<()> {
         write(text.trim_end_matches('\n'))?;
     }
     out.flush().map_err(stopped)
+}
+
+fn in_digits(text: &str, language: &str) -> Result<String> {
+    numbers_in_text(text, language)
+        .ok_or_else(|| Failure::Usage(format!("--itn knows no numbers of the language {language}; leave it out")))
 }
 
 /// The tagger, if the text has to be searched for names and the like.

@@ -63,7 +63,20 @@ fn text_shows_what_remains() {
 }
 
 #[test]
+fn spoken_numbers_are_written_in_digits_first() {
+    let run = analyze(&["--itn"], "it costs twelve thousand dollars\nhundreds of people\n");
+    assert_eq!(run.stdout, "it costs $12,000\nhundreds of people\n", "{}", run.stderr);
+    let found = objects(&analyze(&["--itn", "--lines", "-"], "at nine forty\nhalf a million\n"));
+    assert_eq!((&found[0]["redacted"], &found[1]["redacted"]), (&json!("at 9:40"), &json!("half a million")));
+    let hidden = analyze(&["--itn", "--pii"], "call four one five five five five oh one three two now");
+    assert_eq!(hidden.stdout, "call [PHONE_NUMBER] now\n", "{}", hidden.stderr);
+}
+
+#[test]
 fn wrong_usage_is_refused() {
+    let run = analyze(&["--itn", "--language", "ja"], "nothing");
+    assert_eq!((run.status, run.stdout.as_str()), (Some(2), ""));
+    assert!(run.stderr.contains("ja"), "{}", run.stderr);
     let run = analyze(&["--pii", "--language", "fr"], "Je m'appelle Jean Dupont.");
     assert_eq!((run.status, run.stdout.as_str()), (Some(2), ""));
     assert!(run.stderr.contains("fr"), "{}", run.stderr);

@@ -1,0 +1,206 @@
+//! Inverse text normalisation (ITN): numbers in digits, a capital at the start, a full stop at the end.
+
+mod english;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use text2num::{Language, Token, find_numbers, get_interpreter_for, text2digits};
+
+use self::english::Written;
+use super::Word;
+use super::sentence_boundaries::CLOSERS;
+use super::tokens::{is_unspaced, joined};
+use crate::language::primary_subtag;
+
+/// Smaller numbers that stand alone stay words.
+const MIN_SINGLE_NUMBER: f64 = 10.0;
+
+/// Pause that ends a number, ms.
+const PAUSE_MS: u64 = 500;
+
+/// Marks that end a sentence.
+const ENDS: [char; 9] = ['.', '?', '!', '\u{2026}', '\u{3002}', '\u{ff1f}', '\u{ff01}', '\u{061f}', '\u{0964}'];
+
+/// Formats a finished turn; returns its words and its text.
+pub fn format(words: &[Word], language: &str) -> (Vec<Word>, String) {
+    sentence(numbers(words, language))
+}
+
+/// Numbers in digits. A word that replaces several has their span and the least of their confidences.
+fn numbers(words: &[Word], language: &str) -> Vec<Word> {
+    let spoken = spoken(words);
+    let written = match get_interpreter_for(&primary_subtag(language)) {
+        Some(Language::English(_)) => english::numbers(&spoken),
+        Some(language) => foreign(&spoken, &language),
+        None => return words.to_vec(),
+    };
+    replaced(words, &spoken, &written)
+}
+
+/// Numbers of a written text in digits, as [`format`] writes those of speech. Lines stay; spaces between words become one.
+/// `None` for a language whose numbers are not known.
+#[must_use]
+pub fn numbers_in_text(text: &str, language: &str) -> Option<String> {
+    get_interpreter_for(&primary_subtag(language))?;
+    let line = |line: &str| {
+        let word = |(at, text): (usize, &str)| Word {
+            text: text.into(),
+            start: at as u64,
+            end: at as u64 + 1,
+            confidence: 1.0,
+            speaker: None,
+            speaker_name: None,
+            channel: None,
+        };
+        let words: Vec<Word> = line.split_whitespace().enumerate().map(word).collect();
+        let texts: Vec<String> = numbers(&words, language).into_iter().map(|word| word.text).collect();
+        texts.join(" ")
+    };
+    Some(text.split('\n').map(line).collect::<Vec<_>>().join("\n"))
+}
+
+/// Formats a finished turn of a model that writes digits by itself.
+pub fn sentence(mut words: Vec<Word>) -> (Vec<Word>, String) {
+    if let Some(first) = words.first_mut()
+        && !has_capital(&first.text)
+    {
+        first.text = capitalised(&first.text);
+    }
+    if let Some(last) = words.last_mut()
+        && !last.text.trim_end_matches(CLOSERS).ends_with(ENDS)
+        && !last.text.chars().any(is_unspaced)
+    {
+        let kept = last.text.trim_end_matches([',', ';', ':', '-']).len();
+        if kept > 0 {
+            last.text.truncate(kept);
+        }
+        last.text.push('.');
+    }
+    let text = joined(&words);
+    (words, text)
+}
+
+/// True if the text has a capital anywhere: "iPhone" stays as it is.
+fn has_capital(text: &str) -> bool {
+    text.chars().any(char::is_uppercase)
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_uppercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}
+
+/// A word without the punctuation around it, or a part of one that is written with hyphens.
+struct Spoken<'a> {
+    word: &'a Word,
+    /// Place of the word.
+    at: usize,
+    bare: &'a str,
+    lower: String,
+    /// True if punctuation or a pause stands between it and the word before.
+    apart: bool,
+}
+
+impl Token for &Spoken<'_> {
+    fn text(&self) -> Cow<'_, str> {
+        self.bare.into()
+    }
+
+    fn text_lowercase(&self) -> Cow<'_, str> {
+        self.lower.as_str().into()
+    }
+
+    fn nt_separated(&self, _previous: &Self) -> bool {
+        self.apart
+    }
+}
+
+fn spoken(words: &[Word]) -> Vec<Spoken<'_>> {
+    let mut spoken = Vec::with_capacity(words.len());
+    let mut apart = true;
+    for (at, word) in words.iter().enumerate() {
+        let bare = word.text.trim_matches(|c: char| !c.is_alphanumeric());
+        let before = at.checked_sub(1).and_then(|before| words.get(before));
+        apart |= before.is_some_and(|before| word.start.saturating_sub(before.end) > PAUSE_MS);
+        apart |= word.text.starts_with(|c: char| !c.is_alphanumeric());
+        for part in bare.split('-') {
+            spoken.push(Spoken { word, at, bare: part, lower: part.to_lowercase(), apart });
+            apart = false;
+        }
+        apart = !trailing(&word.text).is_empty();
+    }
+    spoken
+}
+
+/// The words with numbers in writing. A number that would cut a word in two stays as it is.
+fn replaced(words: &[Word], spoken: &[Spoken<'_>], numbers: &[Written]) -> Vec<Word> {
+    let mut written = Vec::with_capacity(words.len());
+    let mut next = 0;
+    for number in numbers {
+        let Some(range) = spoken.get(number.words.clone()) else { continue };
+        let (Some(first), Some(last)) = (range.first(), range.last()) else { continue };
+        let cut_before = number.words.start > 0 && spoken[number.words.start - 1].at == first.at;
+        let cut_behind = spoken.get(number.words.end).is_some_and(|behind| behind.at == last.at);
+        if cut_before || cut_behind || first.at < next {
+            continue;
+        }
+        written.extend_from_slice(&words[next..first.at]);
+        let head: String = first.word.text.chars().take_while(|c| !c.is_alphanumeric()).collect();
+        written.push(Word {
+            text: format!("{head}{}{}", number.text, trailing(&last.word.text)),
+            start: first.word.start,
+            end: last.word.end,
+            confidence: words[first.at..=last.at].iter().map(|word| word.confidence).fold(1.0, f32::min),
+            speaker: first.word.speaker.clone(),
+            speaker_name: first.word.speaker_name.clone(),
+            channel: first.word.channel,
+        });
+        next = last.at + 1;
+    }
+    written.extend_from_slice(&words[next..]);
+    written
+}
+
+/// The numbers of other languages than English. A scale stays a word: "1,2 Millionen", "tausend".
+fn foreign(spoken: &[Spoken<'_>], language: &Language) -> Vec<Written> {
+    let scale = |at: usize| -> Option<f64> {
+        let value: f64 = text2digits(&spoken.get(at)?.lower, language).ok()?.parse().ok()?;
+        (value >= 100.0 && value.log10().fract() == 0.0).then_some(value)
+    };
+    let written = |number: text2num::Occurence| {
+        if number.start >= number.end || number.end > spoken.len() {
+            return None;
+        }
+        let last = number.end - 1;
+        let text = match scale(last) {
+            Some(_) if number.start == last => return None,
+            // The reader writes the zeros of a scale behind the fraction.
+            Some(scale) if scale >= 1e3 && number.text.contains([',', '.']) => {
+                let zeros = format!("{scale:.0}").len() - 1;
+                let fraction = number.text.len().checked_sub(zeros).and_then(|end| number.text.split_at_checked(end));
+                match fraction {
+                    Some((fraction, rest)) if rest.bytes().all(|digit| digit == b'0') => {
+                        format!("{fraction} {}", spoken[last].bare)
+                    }
+                    _ => return None,
+                }
+            }
+            Some(scale) if scale >= 1e6 && number.value % scale == 0.0 => {
+                format!("{} {}", number.value / scale, spoken[last].bare)
+            }
+            _ => number.text,
+        };
+        Some(Written { words: number.start..number.end, text })
+    };
+    find_numbers(spoken.iter(), language, MIN_SINGLE_NUMBER).into_iter().filter_map(written).collect()
+}
+
+/// The punctuation at the end of a word.
+fn trailing(text: &str) -> &str {
+    &text[text.trim_end_matches(|c: char| !c.is_alphanumeric()).len()..]
+}

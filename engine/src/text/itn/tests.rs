@@ -1,0 +1,149 @@
+use super::*;
+
+fn words_of(text: &str) -> Vec<Word> {
+    text.split(' ')
+        .enumerate()
+        .map(|(at, word)| Word {
+            text: word.into(),
+            start: at as u64 * 300,
+            end: at as u64 * 300 + 250,
+            confidence: 0.9 - at as f32 / 100.0,
+            speaker: None,
+            speaker_name: None,
+            channel: None,
+        })
+        .collect()
+}
+
+fn text(spoken: &str, language: &str) -> String {
+    format(&words_of(spoken), language).1
+}
+
+#[test]
+fn numbers_become_digits_and_the_rest_stays() {
+    assert_eq!(text("we sold twenty three cars in nineteen ninety", "en"), "We sold 23 cars in 1990.");
+    assert_eq!(text("in twenty twenty six we saw twenty, thirty or forty five", "en"), "In 2026 we saw 20, 30 or 45.");
+    assert_eq!(text("it is three", "en_us"), "It is three.");
+    assert_eq!(text("twenty three", "EN-us"), "23.");
+    assert_eq!(text("the twenty first, of may", "en"), "The 21st, of may.");
+    assert_eq!(text("es sind zweiundzwanzig", "de"), "Es sind 22.");
+    assert_eq!(text("cuesta treinta y dos euros", "es"), "Cuesta 32 euros.");
+    assert_eq!(text("twenty, three hundred", "en"), "20, 300.");
+    assert_eq!(text("twenty three", "xx"), "Twenty three.");
+}
+
+#[test]
+fn a_number_spans_its_words() {
+    let (words, _) = format(&words_of("about two hundred and five people"), "en");
+    assert_eq!(words.len(), 3);
+    assert_eq!((words[1].text.as_str(), words[1].start, words[1].end), ("205", 300, 1450));
+    assert!((words[1].confidence - 0.86).abs() < 1e-6);
+}
+
+#[test]
+fn sentences_begin_and_end_once() {
+    assert_eq!(text("Is it so?", "en"), "Is it so?");
+    assert_eq!(text("well,", "en"), "Well.");
+    assert_eq!(text("iPhone users", "en"), "iPhone users.");
+    assert_eq!(text("McDonald went", "en"), "McDonald went.");
+    assert_eq!(text("he said \"no.\"", "en"), "He said \"no.\"");
+    assert_eq!(text("(so it is", "en"), "(so it is.");
+    assert_eq!(format(&[], "en").1, "");
+}
+
+#[test]
+fn scripts_without_spaces_get_none() {
+    assert_eq!(text("今 日 は 晴 れ", "ja"), "今日は晴れ");
+    assert_eq!(text("我 用 GPU 。", "zh"), "我用GPU。");
+}
+
+/// The numbers of a line in writing.
+fn written(spoken: &str) -> String {
+    joined(&numbers(&words_of(spoken), "en"))
+}
+
+#[test]
+fn english_numbers_are_written_as_people_write_them() {
+    for (spoken, expected) in [
+        ("twelve thousand dollars", "$12,000"),
+        ("twenty five dollars and fifty cents", "$25.50"),
+        ("five point six billion dollars", "$5.6 billion"),
+        ("two million five hundred thousand", "2,500,000"),
+        ("two million people", "2 million people"),
+        ("three point five percent", "3.5%"),
+        ("a hundred percent of it", "100% of it"),
+        ("at nine forty on friday", "at 9:40 on friday"),
+        ("three thirty p m", "3:30 pm"),
+        ("ten thirty in the morning", "10:30 in the morning"),
+        ("oh five hundred hours", "0500 hours"),
+        ("nineteen oh five", "1905"),
+        ("in thirteen forty eight", "in 1348"),
+        ("the nineteen nineties", "the 1990s"),
+        ("the eighteen hundreds", "the 1800s"),
+        ("may twenty first twenty twenty four", "may 21st 2024"),
+        ("forty second street", "42nd street"),
+        ("the thirty second of december", "the 32nd of december"),
+        ("a ninety second clip", "a 90 second clip"),
+        ("zip code nine zero two one oh", "zip code 90210"),
+        ("one eight hundred five five five one two one two", "18005551212"),
+        ("double oh seven", "007"),
+        ("version two point one point three", "version 2.1.3"),
+        ("minus five degrees", "-5 degrees"),
+        ("forty-five or twenty-first", "45 or 21st"),
+        ("a hundred and one", "101"),
+        ("fourteen fifteen years old", "14 15 years old"),
+        ("ten thousandth", "10,000th"),
+    ] {
+        assert_eq!(written(spoken), expected);
+    }
+}
+
+#[test]
+fn numbers_with_several_readings_stay_words() {
+    for spoken in [
+        "hundreds of people",
+        "a thousand times",
+        "several hundred people",
+        "half a million",
+        "a million dollars",
+        "one and a half million",
+        "one twenty five",
+        "nine ninety nine",
+        "seven eleven",
+        "twelve oh five",
+        "thirty second mark",
+        "the roaring twenties",
+        "sixteen twenty",
+        "twenty twenty vision",
+        "fifty fifty",
+        "twenty four seven",
+        "one two three four",
+        "two to three thousand",
+        "eleven or twelve hundred",
+        "a hundred or two hundred thousand",
+        "half past ten",
+        "one in ten",
+        "nine out of ten",
+        "you may second that",
+        "oh two came",
+        "twelve and a half",
+        "one hundredth",
+        "at two fifty a share",
+    ] {
+        assert_eq!(written(spoken), spoken);
+    }
+}
+
+#[test]
+fn a_scale_of_another_language_stays_a_word() {
+    for (language, spoken, expected) in [
+        ("de", "eins Komma zwei Millionen", "1,2 Millionen."),
+        ("de", "Zwei Millionen Menschen", "2 Millionen Menschen."),
+        ("de", "Tausend Menschen", "Tausend Menschen."),
+        ("fr", "cinq virgule six milliards", "5,6 milliards."),
+        ("es", "uno coma dos millones", "1,2 millones."),
+        ("nl", "een komma twee miljoen", "1,2 miljoen."),
+    ] {
+        assert_eq!(text(spoken, language), expected);
+    }
+}
