@@ -1,38 +1,54 @@
 //! SRT and WebVTT from words: readable captions, cut at pauses of the speech.
 //!
-//! Stages: words -> segments (a sentence, or the words between two pauses) -> cues (the cheapest way to cut a segment
-//! into pieces that fit two lines and seven seconds) -> lines (balanced) -> text in one of the two formats.
+//! - `caption_words`: words, measured.
+//! - `line_breaks`: the places where a line may end.
+//! - `layout`: words -> segments (a sentence, or the words between two pauses) -> cues (the cheapest way to cut a segment
+//!   into pieces that fit the lines and seven seconds) -> lines (balanced).
+
+mod caption_words;
+mod layout;
+mod line_breaks;
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
+use self::caption_words::{CaptionWord, caption_words};
+use self::layout::Layout;
+use self::line_breaks::is_mark;
 use super::Word;
-use super::sentence_boundaries::{ends_clause, ends_sentence, is_spaced};
-
-/// Most lines of a cue.
-const LINES: usize = 2;
-
-/// A sentence shorter than this shares a cue with the next one, if no pause lies between: "Yes." alone would only
-/// flash.
-const SHORTEST_SENTENCE_MS: u64 = 1_000;
-
-/// A silence that makes the place after a word a good cut, as a comma does.
-const BREATH_MS: u64 = 300;
 
 /// Limits of captions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubtitleOptions {
-    /// Most characters of a line, at least 1; a longer word is kept whole on a line of its own.
+    /// Most columns of a line, at least 1; a wide character, as of Chinese, takes two. A longer word is kept whole on a line of its own,
+    /// except in scripts without spaces.
     pub line_chars: usize,
+    /// Most lines of a cue, at least 1.
+    pub line_count: usize,
     /// Longest duration of a cue, in milliseconds.
     pub longest_cue_ms: u64,
+    /// A shorter cue is lengthened where neighbours leave room, else joined with one of them where the two fit.
+    pub shortest_cue_ms: u64,
     /// A silence longer than this, in milliseconds, always ends a cue.
     pub pause_ms: u64,
+    /// Length of the audio where it is known: no cue is lengthened beyond it.
+    pub audio_ms: Option<u64>,
+    /// Repeats a cue for each of its words, which is underlined while it is spoken.
+    pub highlight_words: bool,
 }
 
 impl Default for SubtitleOptions {
-    /// 42 characters, 7 s, 1 s: the usual rules of broadcasters for Latin scripts.
+    /// 42 columns, 2 lines, 0.5 to 7 s, 1 s: the usual rules of broadcasters for Latin scripts.
     fn default() -> Self {
-        Self { line_chars: 42, longest_cue_ms: 7_000, pause_ms: 1_000 }
+        Self {
+            line_chars: 42,
+            line_count: 2,
+            longest_cue_ms: 7_000,
+            shortest_cue_ms: 500,
+            pause_ms: 1_000,
+            audio_ms: None,
+            highlight_words: false,
+        }
     }
 }
 
@@ -40,17 +56,19 @@ impl Default for SubtitleOptions {
 /// label. Empty without words.
 #[must_use]
 pub fn srt(words: &[Word], options: &SubtitleOptions) -> String {
+    let captions = Captions::new(words, options, SpeakerNames::InText);
     let mut out = String::new();
-    for (index, cue) in cues(words, options, SpeakerNames::InText).iter().enumerate() {
-        if index > 0 {
-            out.push('\n');
-        }
-        let (start, end) = (Clock(cue.start_ms, ','), Clock(cue.end_ms, ','));
-        // Writing to a string cannot fail.
-        let _ = writeln!(out, "{}\n{start} --> {end}", index + 1);
-        for line in &cue.lines {
-            out.push_str(line);
-            out.push('\n');
+    let mut number = 0;
+    for cue in &captions.cues {
+        for frame in captions.frames(cue) {
+            if number > 0 {
+                out.push('\n');
+            }
+            number += 1;
+            let (start, end) = (Clock(frame.start_ms, ','), Clock(frame.end_ms, ','));
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{number}\n{start} --> {end}");
+            captions.write(cue, frame.word, |text, out| out.push_str(text), &mut out);
         }
     }
     out
@@ -60,18 +78,18 @@ pub fn srt(words: &[Word], options: &SubtitleOptions) -> String {
 /// speaker labels. Without words, the header alone.
 #[must_use]
 pub fn vtt(words: &[Word], options: &SubtitleOptions) -> String {
+    let captions = Captions::new(words, options, SpeakerNames::Apart);
     let mut out = String::from("WEBVTT\n");
-    for cue in cues(words, options, SpeakerNames::Apart) {
-        let (start, end) = (Clock(cue.start_ms, '.'), Clock(cue.end_ms, '.'));
-        let _ = writeln!(out, "\n{start} --> {end}");
-        if let Some(speaker) = &cue.speaker {
-            out.push_str("<v ");
-            escape(speaker, &mut out);
-            out.push('>');
-        }
-        for line in &cue.lines {
-            escape(line, &mut out);
-            out.push('\n');
+    for cue in &captions.cues {
+        for frame in captions.frames(cue) {
+            let (start, end) = (Clock(frame.start_ms, '.'), Clock(frame.end_ms, '.'));
+            let _ = writeln!(out, "\n{start} --> {end}");
+            if let Some(speaker) = &captions.words[cue.words.start].speaker {
+                out.push_str("<v ");
+                escape(speaker, &mut out);
+                out.push('>');
+            }
+            captions.write(cue, frame.word, escape, &mut out);
         }
     }
     if out.len() == "WEBVTT\n".len() {
@@ -98,20 +116,16 @@ fn escape(text: &str, out: &mut String) {
 struct Cue {
     start_ms: u64,
     end_ms: u64,
-    speaker: Option<String>,
-    lines: Vec<String>,
+    words: Range<usize>,
+    lines: Vec<Range<usize>>,
 }
 
-/// A word of a caption: without line feeds (they would end a cue), measured, and in time order.
-struct CaptionWord {
-    text: String,
-    speaker: Option<String>,
-    chars: usize,
-    /// Characters before it if all words were one line: the length of a run of words is a difference of two.
-    column: usize,
+/// A time of a cue, and the word that is underlined in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Frame {
     start_ms: u64,
-    /// Never past the start of the next word.
     end_ms: u64,
+    word: Option<usize>,
 }
 
 /// A time in the notation of both formats, which differ in the mark before the milliseconds.
@@ -134,174 +148,89 @@ enum SpeakerNames {
     Apart,
 }
 
-fn cues(words: &[Word], options: &SubtitleOptions, names: SpeakerNames) -> Vec<Cue> {
-    let words = caption_words(words, names);
-    let mut cues: Vec<Cue> = Vec::new();
-    for segment in segments(&words, options) {
-        let layout = Layout { words: segment, options };
-        for (from, to) in layout.cut() {
-            // Only an empty cue, which gets one millisecond, can reach into the next one.
-            let start_ms = cues.last().map_or(0, |last| last.end_ms).max(segment[from].start_ms);
-            let longest = start_ms.saturating_add(options.longest_cue_ms);
-            let end_ms = segment[to - 1].end_ms.min(longest).max(start_ms.saturating_add(1));
-            let lines = layout.lines(from, to);
-            cues.push(Cue { start_ms, end_ms, speaker: segment[from].speaker.clone(), lines });
-        }
-    }
-    cues
-}
-
-/// Models may let neighbouring words overlap, or even step back; captions must not.
-fn caption_words(words: &[Word], names: SpeakerNames) -> Vec<CaptionWord> {
-    let mut all: Vec<CaptionWord> = Vec::with_capacity(words.len());
-    for word in words {
-        let mut text = word.text.split_whitespace().collect::<Vec<_>>().join(" ");
-        if text.is_empty() {
-            continue;
-        }
-        if let Some(speaker) = word.shown_speaker()
-            && names == SpeakerNames::InText
-            && all.last().is_none_or(|before| before.speaker.as_deref() != Some(speaker))
-        {
-            text = format!("{speaker}: {text}");
-        }
-        let mut column = 0;
-        let mut start_ms = word.start;
-        if let Some(before) = all.last_mut() {
-            start_ms = start_ms.max(before.start_ms);
-            before.end_ms = before.end_ms.min(start_ms);
-            column = before.column + before.chars + usize::from(is_spaced(&before.text, &text));
-        }
-        let (chars, speaker) = (text.chars().count(), word.shown_speaker().map(str::to_owned));
-        all.push(CaptionWord { chars, text, speaker, column, start_ms, end_ms: word.end.max(start_ms) });
-    }
-    all
-}
-
-/// Segments that no cue may cross: sentences, the words between two pauses, and those of one speaker.
-fn segments<'a>(words: &'a [CaptionWord], options: &SubtitleOptions) -> Vec<&'a [CaptionWord]> {
-    let mut pieces = Vec::new();
-    let mut first = 0;
-    for (index, pair) in words.windows(2).enumerate() {
-        let (this, next) = (&pair[0], &pair[1]);
-        let pause = next.start_ms - this.end_ms > options.pause_ms;
-        let length_ms = this.end_ms - words[first].start_ms;
-        if pause
-            || this.speaker != next.speaker
-            || (ends_sentence(&this.text, &next.text) && length_ms >= SHORTEST_SENTENCE_MS)
-        {
-            pieces.push(&words[first..=index]);
-            first = index + 1;
-        }
-    }
-    if first < words.len() {
-        pieces.push(&words[first..]);
-    }
-    pieces
-}
-
-/// A segment and the rules to set it by.
-struct Layout<'a> {
-    words: &'a [CaptionWord],
+struct Captions<'a> {
+    words: Vec<CaptionWord>,
+    cues: Vec<Cue>,
     options: &'a SubtitleOptions,
 }
 
-impl Layout<'_> {
-    /// Cuts the segment into cues, `[from, to)` each, so that the sum of [`Layout::cost`] is least.
-    fn cut(&self) -> Vec<(usize, usize)> {
-        let count = self.words.len();
-        // best[to] = (cost of the words before `to`, where their last cue starts)
-        let mut best = vec![(f64::INFINITY, 0); count + 1];
-        best[0].0 = 0.0;
-        for to in 1..=count {
-            for from in (0..to).rev() {
-                if from + 1 < to && !self.fits(from, to) {
-                    break;
+impl<'a> Captions<'a> {
+    fn new(words: &[Word], options: &'a SubtitleOptions, names: SpeakerNames) -> Self {
+        let words = caption_words(words, options, names);
+        let layout = Layout { words: &words, options };
+        let shortest = options.shortest_cue_ms.min(options.longest_cue_ms);
+        let mut cues: Vec<Cue> = Vec::new();
+        let mut ranges = layout.cues().into_iter().peekable();
+        while let Some(range) = ranges.next() {
+            // Only an empty cue, which gets one millisecond, can reach into the next one.
+            let free_from = cues.last().map_or(0, |last| last.end_ms);
+            let free_to = ranges.peek().map(|next| words[next.start].start_ms).or(options.audio_ms).unwrap_or(u64::MAX);
+            let mut start_ms = free_from.max(words[range.start].start_ms);
+            let longest = start_ms.saturating_add(options.longest_cue_ms);
+            let mut end_ms = words[range.end - 1].end_ms.min(longest).max(start_ms.saturating_add(1));
+            if end_ms - start_ms < shortest {
+                end_ms = end_ms.max(free_to.min(start_ms.saturating_add(shortest)));
+                start_ms = start_ms.min(free_from.max(end_ms.saturating_sub(shortest)));
+            }
+            cues.push(Cue { start_ms, end_ms, lines: layout.lines(&range), words: range });
+        }
+        Self { words, cues, options }
+    }
+
+    /// The cue as a whole, or a frame for each word: until the next one begins, so that the mark does not flicker.
+    fn frames(&self, cue: &Cue) -> Vec<Frame> {
+        let spoken: Vec<usize> = cue.words.clone().filter(|&word| !is_mark(&self.words[word].text)).collect();
+        if !self.options.highlight_words || spoken.is_empty() {
+            return vec![Frame { start_ms: cue.start_ms, end_ms: cue.end_ms, word: None }];
+        }
+        let mut frames = Vec::with_capacity(spoken.len());
+        let mut start_ms = cue.start_ms;
+        for (index, &word) in spoken.iter().enumerate() {
+            let end_ms = match spoken.get(index + 1) {
+                // Words that begin at one time get a millisecond each, as long as the cue has one for each.
+                Some(&next) => {
+                    let latest = cue.end_ms.saturating_sub((spoken.len() - index - 1) as u64);
+                    self.words[next].start_ms.max(start_ms + 1).min(latest)
                 }
-                let cost = best[from].0 + self.cost(from, to);
-                if cost < best[to].0 {
-                    best[to] = (cost, from);
-                }
+                None => cue.end_ms,
+            };
+            if start_ms < end_ms {
+                frames.push(Frame { start_ms, end_ms, word: Some(word) });
+                start_ms = end_ms;
             }
         }
-        let mut cuts = Vec::new();
-        let mut to = count;
-        while to > 0 {
-            let from = best[to].1;
-            cuts.push((from, to));
-            to = from;
-        }
-        cuts.reverse();
-        cuts
+        frames
     }
 
-    /// Few cues, evenly filled (in characters or in time, whichever is scarcer), cut after a comma or a breath.
-    fn cost(&self, from: usize, to: usize) -> f64 {
-        let room = (LINES * self.line_chars()) as f64;
-        let filled = self.chars(from, to) as f64 / room;
-        let passed = self.length_ms(from, to) as f64 / self.options.longest_cue_ms.max(1) as f64;
-        let slack = (1.0 - filled.max(passed)).max(0.0);
-        let clean = to == self.words.len() || self.is_good_break(to);
-        1.0 + slack * slack + if clean { 0.0 } else { 0.3 }
-    }
-
-    fn fits(&self, from: usize, to: usize) -> bool {
-        self.length_ms(from, to) <= self.options.longest_cue_ms
-            && (self.is_line(from, to) || (from + 1..to).any(|cut| self.is_line(from, cut) && self.is_line(cut, to)))
-    }
-
-    /// The cue's one or two lines. Two are as even as they can be, the cut after a comma where that costs little.
-    fn lines(&self, from: usize, to: usize) -> Vec<String> {
-        if self.is_line(from, to) {
-            return vec![self.text(from, to)];
-        }
-        let uneven = |cut: usize| {
-            let difference = self.chars(from, cut).abs_diff(self.chars(cut, to));
-            difference + if self.is_good_break(cut) { 0 } else { 12 }
-        };
-        (from + 1..to)
-            .filter(|&cut| self.is_line(from, cut) && self.is_line(cut, to))
-            .min_by_key(|&cut| uneven(cut))
-            .map_or_else(|| vec![self.text(from, to)], |cut| vec![self.text(from, cut), self.text(cut, to)])
-    }
-
-    fn is_line(&self, from: usize, to: usize) -> bool {
-        from + 1 == to || self.chars(from, to) <= self.line_chars()
-    }
-
-    fn line_chars(&self) -> usize {
-        self.options.line_chars.max(1)
-    }
-
-    /// True if the place before word `at` is a good cut: after a comma or the like, or in a short silence.
-    fn is_good_break(&self, at: usize) -> bool {
-        let (this, next) = (&self.words[at - 1], &self.words[at]);
-        ends_clause(&this.text, &next.text) || next.start_ms - this.end_ms > BREATH_MS
-    }
-
-    fn length_ms(&self, from: usize, to: usize) -> u64 {
-        self.words[to - 1].end_ms - self.words[from].start_ms
-    }
-
-    fn chars(&self, from: usize, to: usize) -> usize {
-        let last = &self.words[to - 1];
-        last.column + last.chars - self.words[from].column
-    }
-
-    fn text(&self, from: usize, to: usize) -> String {
-        let mut text = String::new();
-        let mut column = self.words[from].column;
-        for word in &self.words[from..to] {
-            if word.column > column {
-                text.push(' ');
+    /// Writes the lines of a cue, `marked` underlined.
+    fn write(&self, cue: &Cue, marked: Option<usize>, escape: impl Fn(&str, &mut String), out: &mut String) {
+        for line in &cue.lines {
+            let mut column = self.words[line.start].column;
+            for index in line.clone() {
+                let word = &self.words[index];
+                if word.column > column {
+                    out.push(' ');
+                }
+                column = word.column + word.columns;
+                let (label, text) = word.text.split_at(word.label);
+                escape(label, out);
+                if marked == Some(index) {
+                    out.push_str("<u>");
+                    escape(text, out);
+                    out.push_str("</u>");
+                } else {
+                    escape(text, out);
+                }
             }
-            text.push_str(&word.text);
-            column = word.column + word.chars;
+            out.push('\n');
         }
-        text
     }
 }
 
 #[cfg(test)]
 #[path = "subtitles_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "subtitles_script_tests.rs"]
+mod script_tests;
