@@ -146,6 +146,14 @@ impl RequestContext {
         query::integer(self.request.uri(), name, range)
     }
 
+    /// A flag of the query.
+    ///
+    /// # Errors
+    /// 422 for a value that is neither true nor false.
+    pub fn query_flag(&self, name: &str) -> Result<Option<bool>> {
+        query::flag(self.request.uri(), name)
+    }
+
     /// `limit` and `offset` of a list.
     ///
     /// # Errors

@@ -136,6 +136,9 @@ impl OperationDoc {
     }
 }
 
+/// The query of both formats of subtitles.
+const SUBTITLE_PARAMETERS: [&str; 4] = ["chars_per_caption", "max_line_width", "max_line_count", "highlight_words"];
+
 const fn api(method: Method, path: &'static str, handler: Handler, doc: OperationDoc) -> Route {
     Route { surface: Surface::Api, method, path, access: Access::ApiKey, handler, doc: Some(doc) }
 }
@@ -220,7 +223,7 @@ pub static ROUTES: &[Route] = &[
         "/v2/transcripts/{transcript_id}/srt",
         handler!(transcripts::srt, transcripts),
         doc("transcripts", "SubRip subtitles", ResponseContent::Text("application/x-subrip"))
-            .with(&["chars_per_caption"])
+            .with(&SUBTITLE_PARAMETERS)
             .fails(&[404, 409, 422]),
     ),
     api(
@@ -228,7 +231,7 @@ pub static ROUTES: &[Route] = &[
         "/v2/transcripts/{transcript_id}/vtt",
         handler!(transcripts::vtt, transcripts),
         doc("transcripts", "WebVTT subtitles", ResponseContent::Text("text/vtt"))
-            .with(&["chars_per_caption"])
+            .with(&SUBTITLE_PARAMETERS)
             .fails(&[404, 409, 422]),
     ),
     api(

@@ -342,6 +342,29 @@ pub enum SubtitleFormat {
     Vtt,
 }
 
+/// The options of subtitles in a request's query.
+///
+/// # Errors
+/// 422 for a wrong value, and for two widths.
+fn subtitle_options(request: &RequestContext) -> Result<SubtitleOptions> {
+    let mut options = SubtitleOptions::default();
+    let chars = request.query_integer("chars_per_caption", 1..=1000)?;
+    let columns = request.query_integer("max_line_width", 1..=1000)?;
+    if chars.is_some() && columns.is_some() && chars != columns {
+        return Err(ApiError::validation("`chars_per_caption` and `max_line_width` are one limit; give one of them."));
+    }
+    if let Some(columns) = columns.or(chars) {
+        options.line_chars = columns as usize;
+    }
+    if let Some(lines) = request.query_integer("max_line_count", 1..=10)? {
+        options.line_count = lines as usize;
+    }
+    if let Some(highlight) = request.query_flag("highlight_words")? {
+        options.highlight_words = highlight;
+    }
+    Ok(options)
+}
+
 /// Subtitles of a completed transcript, as the request wants them. Speakers without a name have their label.
 ///
 /// # Errors
@@ -353,10 +376,10 @@ pub async fn subtitles(
     format: SubtitleFormat,
     names: SpeakerNames,
 ) -> Result<Response> {
-    let mut options = SubtitleOptions::default();
-    if let Some(chars) = request.query_integer("chars_per_caption", 1..=1000)? {
-        options.line_chars = chars as usize;
-    }
+    let options = SubtitleOptions {
+        audio_ms: transcript.duration_ms.and_then(|ms| u64::try_from(ms).ok()),
+        ..subtitle_options(request)?
+    };
     let content_type = match format {
         SubtitleFormat::Srt => "application/x-subrip; charset=utf-8",
         SubtitleFormat::Vtt => "text/vtt; charset=utf-8",

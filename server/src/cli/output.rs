@@ -35,6 +35,10 @@ struct Document<'a> {
 }
 
 impl Format {
+    pub fn is_subtitles(self) -> bool {
+        matches!(self, Self::Srt | Self::Vtt)
+    }
+
     pub fn extension(self) -> &'static str {
         match self {
             Self::Text => "txt",
@@ -50,9 +54,13 @@ impl Format {
         file: &str,
         transcript: &Transcript,
         analysis: Option<&Analysis>,
+        subtitles: &SubtitleOptions,
         coloured: bool,
     ) -> Result<String> {
-        let options = SubtitleOptions::default();
+        let options = SubtitleOptions {
+            audio_ms: Some((transcript.audio_duration_sec * 1e3) as u64).filter(|ms| *ms > 0),
+            ..subtitles.clone()
+        };
         Ok(match self {
             Self::Text => match &transcript.utterances {
                 Some(utterances) if !utterances.is_empty() => {

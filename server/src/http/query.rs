@@ -29,3 +29,24 @@ pub fn integer(uri: &Uri, name: &str, range: RangeInclusive<i64>) -> Result<Opti
         ))),
     }
 }
+
+/// A flag.
+///
+/// # Errors
+/// 422 for a value that is neither true nor false.
+pub fn flag(uri: &Uri, name: &str) -> Result<Option<bool>> {
+    let Some(text) = value(uri, name) else { return Ok(None) };
+    match truth(&text) {
+        Some(flag) => Ok(Some(flag)),
+        None => Err(ApiError::validation(format!("`{name}` must be true or false; it is {text:?}."))),
+    }
+}
+
+/// True or false, as programs write them: Python says `True`.
+pub fn truth(value: &str) -> Option<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
+        _ => None,
+    }
+}

@@ -17,6 +17,7 @@ use crate::billing::{Price, ProductKind};
 use crate::clock;
 use crate::context::RequestContext;
 use crate::http::body::{self, Fields, MAX_JSON_BYTES};
+use crate::http::query;
 use crate::http::response::{ApiError, Response, Result, json};
 use crate::languages;
 
@@ -96,15 +97,6 @@ pub async fn connect(state: Arc<LiveState>, mut request: RequestContext) -> Resu
     })
 }
 
-/// A flag of a query, as programs write them: Python says `True`.
-fn flag(value: &str) -> Option<bool> {
-    match value.to_ascii_lowercase().as_str() {
-        "true" | "1" => Some(true),
-        "false" | "0" => Some(false),
-        _ => None,
-    }
-}
-
 /// Opens a session and runs it, or tells the client the reason for the refusal. `claims` are those of a valid token.
 async fn open(state: &Arc<LiveState>, socket: Socket, claims: Option<SessionClaims>, query: &Query) {
     let given = |name: &str| query.get(name).map(String::as_str);
@@ -123,7 +115,7 @@ async fn open(state: &Arc<LiveState>, socket: Socket, claims: Option<SessionClai
     let same = |name: &str, claimed: &str| given(name).is_none_or(|value| value == claimed);
     if !same("model", &claims.payer.model)
         || !same("sample_rate", &claims.sample_rate.to_string())
-        || given("medical_mode").is_some_and(|value| flag(value) != Some(claims.medical_mode))
+        || given("medical_mode").is_some_and(|value| query::truth(value) != Some(claims.medical_mode))
         || language.is_some_and(|code| Some(code) != claims.language_code.as_deref())
     {
         return socket.close(4400, "The parameters are not those that the token was minted with.").await;

@@ -67,6 +67,11 @@ fn an_out_that_does_not_fit_is_one_line_before_any_work() {
         refused(&["-o", "/proc/"], &[&speech], 1, "cannot write to /proc/");
         refused(&["-o", "/proc/talk.srt"], &[&speech], 1, "cannot write to /proc/talk.srt");
     }
+    for option in [&["--max-line-width", "20"][..], &["--max-line-count", "1"], &["--highlight-words"]] {
+        for format in [&[][..], &["--format", "json"], &["-o", &at("a.json")]] {
+            refused(&[option, format].concat(), &[&speech], 2, &format!("{} is for subtitles", option[0]));
+        }
+    }
     let run = place.transcribe(&["--skip-existing"], &[&speech]);
     assert!(run.status == Some(2) && run.stderr.contains("--out"), "{}", run.stderr);
     assert_eq!(names(place.dir.path()), ["talk.txt"]);
@@ -90,6 +95,45 @@ fn several_formats_of_several_inputs_are_files_of_a_folder() {
     let run = place.transcribe(&["--quiet", "--out", text(&out)], &[&one]);
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
     assert!(out.join("one.txt").is_file());
+}
+
+#[test]
+fn subtitles_have_the_lines_that_are_asked_for() {
+    let place = Place::new();
+    let run = |args: &[&str]| place.transcribe(args, &[&speech()]);
+    let spoken = |subtitles: &str| {
+        let lines = subtitles.lines().filter(|line| !line.contains("-->") && line.parse::<u32>().is_err());
+        lines.collect::<Vec<_>>().join(" ").split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let words = spoken(&run(&[]).stdout);
+    let narrow = run(&["--format", "srt", "--max-line-width", "14", "--max-line-count", "1"]).stdout;
+    assert_eq!(spoken(&narrow), words);
+    for block in narrow.trim_end().split("\n\n") {
+        let lines: Vec<&str> = block.lines().skip(2).collect();
+        assert!(lines.len() == 1 && (lines[0].len() <= 14 || !lines[0].contains(' ')), "{block}");
+    }
+    for format in ["srt", "vtt"] {
+        let highlighted = run(&["--format", format, "--highlight-words"]).stdout;
+        let frames: Vec<&str> = highlighted.split("\n\n").filter(|block| block.contains("-->")).collect();
+        let marked = frames.iter().map(|frame| {
+            let (_, rest) = frame.split_once("<u>").expect("an underlined word");
+            let (word, rest) = rest.split_once("</u>").expect("its end");
+            assert!(!rest.contains("<u>"), "{frame}");
+            word.to_owned()
+        });
+        assert_eq!(marked.collect::<Vec<_>>(), words, "{format}");
+    }
+    for (option, value) in [
+        ("--max-line-width", "0"),
+        ("--max-line-width", "1001"),
+        ("--max-line-width", "wide"),
+        ("--max-line-count", "0"),
+        ("--max-line-count", "11"),
+        ("--max-line-count", "1.5"),
+    ] {
+        let run = run(&["--format", "srt", option, value]);
+        assert!(run.status == Some(2) && run.stderr.contains(option), "{option} {value}: {}", run.stderr);
+    }
 }
 
 #[test]

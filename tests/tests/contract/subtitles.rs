@@ -113,6 +113,50 @@ fn chars_per_caption_sets_the_lines_length() {
     }
 }
 
+#[test]
+fn max_line_width_is_another_name_of_chars_per_caption() {
+    let account = &spoken().0;
+    let text = |query: &str| account.get(&path(&format!("srt?{query}"))).text().to_owned();
+    assert_eq!(text("max_line_width=12"), text("chars_per_caption=12"));
+    assert_eq!(text("max_line_width=12&chars_per_caption=12"), text("chars_per_caption=12"));
+    account.get(&path("srt?max_line_width=12&chars_per_caption=13")).error(422, "validation_error");
+    for bad in ["0", "1001", "-1", "many"] {
+        account.get(&path(&format!("vtt?max_line_width={bad}"))).error(422, "validation_error");
+    }
+}
+
+#[test]
+fn max_line_count_sets_the_lines_of_a_cue() {
+    let account = &spoken().0;
+    let most = |count: usize| {
+        let answer = account.get(&path(&format!("srt?chars_per_caption=12&max_line_count={count}")));
+        srt(answer.text()).iter().map(|cue| cue.lines.len()).max()
+    };
+    assert_eq!((most(1), most(2), most(3)), (Some(1), Some(2), Some(3)));
+    for bad in ["0", "11", "two"] {
+        account.get(&path(&format!("srt?max_line_count={bad}"))).error(422, "validation_error");
+    }
+}
+
+#[test]
+fn highlight_words_underlines_each_word_in_turn() {
+    let account = &spoken().0;
+    let words: Vec<&str> = spoken().1["text"].as_str().unwrap().split_whitespace().collect();
+    let (srt, vtt) = (account.get(&path("srt?highlight_words=true")), account.get(&path("vtt?highlight_words=True")));
+    for cues in [self::srt(srt.text()), self::vtt(vtt.text())] {
+        let marked = cues.iter().map(|cue| {
+            let text = cue.lines.join(" ");
+            let (_, rest) = text.split_once("<u>").unwrap_or_else(|| panic!("no underlined word: {text}"));
+            rest.split_once("</u>").unwrap().0.to_owned()
+        });
+        assert_eq!(marked.collect::<Vec<_>>(), words);
+        assert!(cues.windows(2).all(|pair| pair[0].end <= pair[1].start), "{cues:?}");
+    }
+    let plain = account.get(&path("srt"));
+    assert_eq!(account.get(&path("srt?highlight_words=false")).text(), plain.text());
+    account.get(&path("srt?highlight_words=some")).error(422, "validation_error");
+}
+
 #[track_caller]
 fn assert_segments(part: &str) {
     let (account, transcript) = spoken();

@@ -122,7 +122,8 @@ pub fn respond(finished: &Finished, shape: Shape, granularities: &[Granularity],
     if stream {
         return events(stream::iter(finished.events().into_iter().map(Ok)));
     }
-    let subtitles = SubtitleOptions::default();
+    let audio_ms = u64::try_from(finished.duration_ms).ok().filter(|ms| *ms > 0);
+    let subtitles = SubtitleOptions { audio_ms, ..SubtitleOptions::default() };
     match shape {
         Shape::Json => json_response(&json!({ "text": finished.text, "usage": finished.usage() })),
         Shape::Verbose => json_response(&finished.verbose(granularities)),

@@ -56,6 +56,18 @@ impl Destination {
     }
 }
 
+/// The formats that `out` and the command line name.
+///
+/// # Errors
+/// [`Failure::Usage`] if `out` is a file whose ending names none.
+pub fn formats(out: Option<&Path>, asked: &[Format]) -> Result<Vec<Format>> {
+    match out {
+        _ if !asked.is_empty() => Ok(asked.to_vec()),
+        Some(out) => Ok(vec![file_format(out, &[])?.unwrap_or(Format::Text)]),
+        None => Ok(vec![Format::Text]),
+    }
+}
+
 /// The format of `out` if that is a file; none for a folder.
 fn file_format(out: &Path, asked: &[Format]) -> Result<Option<Format>> {
     let wrong = |reason: String| Err(Failure::Usage(format!("--out {}: {reason}", out.display())));

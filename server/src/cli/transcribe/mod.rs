@@ -4,11 +4,13 @@
 //! - `fetch`: recordings from addresses.
 //! - `job`: one input to its transcript.
 //! - `destination`: the files that transcripts go to.
+//! - `subtitle_args`: the look of subtitles.
 
 mod destination;
 mod fetch;
 mod inputs;
 mod job;
+mod subtitle_args;
 
 use std::fs;
 use std::io::{self, IsTerminal as _};
@@ -16,12 +18,14 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use auricle_engine::analysis::{self, Analysis};
+use auricle_engine::subtitles::SubtitleOptions;
 use auricle_engine::{Catalog, EngineOptions, Error, KnownSpeaker, Transcript};
 use clap::Args;
 
 use self::destination::{Destination, Existing};
 use self::inputs::{Depth, Input, Inputs, Source};
 use self::job::Job;
+use self::subtitle_args::SubtitleArgs;
 use super::analyze::{AnalysisArgs, TaggerArgs};
 use super::findings::Findings;
 use super::keys::DatabaseArgs;
@@ -45,6 +49,7 @@ are utterances: speaker, text, start, end, confidence; with --identify both have
 Examples:
   auricle transcribe talk.mp3
   auricle transcribe interview.mp4 -o interview.srt
+  auricle transcribe interview.mp4 -o interview.vtt --max-line-width 32 --highlight-words
   auricle transcribe recordings --recursive --format srt,json --out transcripts/ --skip-existing
   auricle transcribe https://example.com/talk.mp3
   auricle transcribe call.ogg --keyterm Auricle --keyterm 'Ada Lovelace'
@@ -83,6 +88,8 @@ pub struct TranscribeArgs {
     /// place of standard output
     #[arg(short, long, value_name = "FILE|DIR")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    subtitles: SubtitleArgs,
     /// Leave out the inputs whose outputs are there, and the formats that are
     #[arg(long, requires = "out")]
     skip_existing: bool,
@@ -153,7 +160,9 @@ pub fn run(args: &TranscribeArgs) -> Result<()> {
     }
     let existing = if args.skip_existing { Existing::Skip } else { Existing::Replace };
     let out = args.out.as_deref().filter(|out| *out != Path::new("-"));
+    args.subtitles.check(&destination::formats(out, &args.format)?)?;
     let destination = Destination::plan(out, &args.format, &inputs, existing)?;
+    let subtitles = args.subtitles.options();
     let bar = Bar::new(args.quiet);
     interrupt::on_signal(bar.clone());
     let engine_options = args.engine.options()?.tagger(args.tagger.choice());
@@ -187,7 +196,7 @@ pub fn run(args: &TranscribeArgs) -> Result<()> {
         for warning in &transcript.warnings {
             output::say(&format_args!("{name}: warning: {warning}"));
         }
-        let document = Document { name, transcript: &transcript, analysis: analysis.as_ref() };
+        let document = Document { name, transcript: &transcript, analysis: analysis.as_ref(), subtitles: &subtitles };
         match &destination {
             Destination::Files(files) => {
                 document.warn(&files[index].iter().map(|(format, _)| *format).collect::<Vec<_>>());
@@ -245,6 +254,7 @@ struct Document<'a> {
     name: &'a str,
     transcript: &'a Transcript,
     analysis: Option<&'a Analysis>,
+    subtitles: &'a SubtitleOptions,
 }
 
 impl Document<'_> {
@@ -254,14 +264,14 @@ impl Document<'_> {
 
     /// Reports an analysis that no format has a place for.
     fn warn(&self, formats: &[Format]) {
-        if formats.iter().all(|format| matches!(format, Format::Srt | Format::Vtt)) && !self.findings().is_empty() {
+        if formats.iter().all(|format| format.is_subtitles()) && !self.findings().is_empty() {
             let place = "subtitles have no place for the analysis: --format json has it";
             output::say(&format_args!("{}: warning: {place}", self.name));
         }
     }
 
     fn render(&self, format: Format, colours: Colours) -> Result<String> {
-        let text = format.render(self.name, self.transcript, self.analysis, colours == Colours::On)?;
+        let text = format.render(self.name, self.transcript, self.analysis, self.subtitles, colours == Colours::On)?;
         Ok(if format == Format::Text { text + &self.findings() } else { text })
     }
 }
