@@ -72,7 +72,7 @@ impl Layout<'_> {
                 }
                 let is_first = fill.is_empty();
                 fill.add(self, from);
-                if !is_first && !(fill.lines <= self.line_count() && self.is_short_enough(from, to)) {
+                if !is_first && (fill.lines > self.line_count() || !self.is_short_enough(from, to)) {
                     break;
                 }
                 let cost = best[from - first].0 + self.cost(from, to, segment.end);
