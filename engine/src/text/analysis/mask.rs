@@ -76,8 +76,14 @@ pub struct Hidden {
     pub end: usize,
 }
 
-/// The runs that redaction hides, in order; `tagged` has the findings of a tagger in the words.
-pub fn hidden_runs(words: &[Turn<'_>], redaction: &Redaction, tagged: &[Finding]) -> Vec<Hidden> {
+/// The runs that redaction hides, in order; `forms` has the words that are identifiers as a whole, `tagged` the findings of a
+/// tagger in the words.
+pub fn hidden_runs(
+    words: &[Turn<'_>],
+    forms: &[(usize, Label)],
+    redaction: &Redaction,
+    tagged: &[Finding],
+) -> Vec<Hidden> {
     let mut hidden: Vec<Hidden> = Vec::new();
     for _ in 0..MAX_ROUNDS {
         // The words as they are by now, each with the words that it stands for.
@@ -107,7 +113,10 @@ pub fn hidden_runs(words: &[Turn<'_>], redaction: &Redaction, tagged: &[Finding]
         } else {
             texts.iter().map(|(text, ends)| Turn { text, ends: *ends }).collect()
         };
-        let reading = Reading::new(&turns);
+        let mut reading = Reading::new(&turns);
+        if first_round {
+            reading.mark(forms);
+        }
         let tagged = if first_round { tagged } else { &[] };
         let found = find_in(&reading, tagged).into_iter().filter(|finding| redaction.hides(finding)).collect();
         let mut more: Vec<Hidden> = Vec::new();
@@ -185,7 +194,7 @@ pub struct Redacted {
 
 /// Hides words; `tagged` has the findings of a tagger in them.
 pub fn redact(words: &[Word], turns: &[Turn<'_>], redaction: &Redaction, tagged: &[Finding]) -> Redacted {
-    let runs = hidden_runs(turns, redaction, tagged);
+    let runs = hidden_runs(turns, &[], redaction, tagged);
     let mut redacted = Redacted { tagged: beside(&runs, tagged), ..Redacted::default() };
     let mut at = 0;
     for run in runs {

@@ -9,6 +9,7 @@ mod cues;
 mod eponyms;
 mod find;
 mod firms;
+mod forms;
 mod label;
 mod lists;
 mod mask;
@@ -130,6 +131,11 @@ fn find_in(reading: &Reading<'_>, tagged: &[Finding]) -> Vec<Finding> {
     let codes = numbers::codes(reading);
     let cues = cues::find(reading);
     let mut found = Vec::new();
+    for (at, token) in reading.tokens.iter().enumerate() {
+        if let Some(label) = token.form {
+            found.push(Finding { words: at..at + 1, label, confidence: 1.0, source: Source::Pattern });
+        }
+    }
     find::codes::find(reading, &codes, &cues, &mut found);
     find::contact::find(reading, &cues, &mut found);
     find::dates::find(reading, &codes, &cues, &mut found);

@@ -87,7 +87,7 @@ enum Piece {
 
 fn piece(reading: &Reading<'_>, at: usize) -> Piece {
     let Some(token) = reading.tokens.get(at) else { return Piece::Other };
-    if token.masked {
+    if token.masked || token.form.is_some() {
         return Piece::Other;
     }
     let lower = token.lower.as_str();
@@ -240,6 +240,22 @@ pub fn codes(reading: &Reading<'_>) -> Vec<Code> {
         }
     }
     codes
+}
+
+/// The code of some words if all of them are written with digits.
+pub fn written(reading: &Reading<'_>, words: Range<usize>) -> Option<Code> {
+    let mut collector = Collector::default();
+    for at in words.clone() {
+        match piece(reading, at) {
+            Piece::Written => collector.write(reading.tokens[at].core()),
+            Piece::Other if is_between_codes(reading, at) => collector.write(reading.tokens[at].core()),
+            _ => return None,
+        }
+    }
+    let Collector { text, written, .. } = collector;
+    let digits = text.chars().filter(char::is_ascii_digit).count();
+    let letters = text.len() - digits;
+    Some(Code { words, text, written, digits, letters, spoken: false })
 }
 
 /// True if a letter at `at` may begin a code: "a" and "i" are mostly words.

@@ -44,6 +44,8 @@ pub struct Token<'a> {
     pub masked: bool,
     /// The number of its sentence.
     pub sentence: usize,
+    /// The whole word is an identifier of this kind.
+    pub form: Option<Label>,
 }
 
 impl Token<'_> {
@@ -95,13 +97,24 @@ impl<'a> Reading<'a> {
                 let shout = text[core.clone()].chars().all(|letter| letter.is_uppercase() || !letter.is_alphabetic());
                 capitals += usize::from(capital && !shout);
             }
-            tokens.push(Token { text, core, lower, capital, first, after, flags, masked, sentence });
+            tokens.push(Token { text, core, lower, capital, first, after, flags, masked, sentence, form: None });
             first = after >= Break::Sentence;
             sentence += usize::from(first);
         }
         // A text in lower case may hold a few capitals, such as "I".
         let cased = capitals * 25 >= letters && capitals > 0;
         Self { tokens, cased }
+    }
+
+    /// Marks words that are identifiers as a whole.
+    pub fn mark(&mut self, forms: &[(usize, Label)]) {
+        for &(at, label) in forms {
+            if let Some(token) = self.tokens.get_mut(at) {
+                token.core = 0..token.text.len();
+                token.flags = 0;
+                token.form = Some(label);
+            }
+        }
     }
 
     /// The folded word at an index; empty beyond the ends and at marks of redaction.
@@ -141,6 +154,9 @@ impl<'a> Reading<'a> {
             return (0, 0);
         };
         let (mut start, mut end) = (first.core.start, last.core.end);
+        if first.form.is_some() && last.form.is_some() {
+            return (start, end);
+        }
         if matches!(label, Label::Password | Label::Username) {
             // A password may end with marks.
             start = first.text.len() - first.text.trim_start_matches(['"', '\'', '(', '[', '“', '‘', '«']).len();

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::forms;
 use super::label::Label;
 use super::mask::{self, Redaction};
 use super::reading::Reading;
@@ -27,27 +28,26 @@ pub struct WrittenText<'a> {
     text: &'a str,
     /// The bytes of each word.
     words: Vec<Range<usize>>,
+    /// The words that are identifiers as a whole.
+    forms: Vec<(usize, Label)>,
     /// The findings of a tagger in the words.
     tagged: Vec<Finding>,
 }
 
 impl<'a> WrittenText<'a> {
-    /// Cuts a text at spaces, and at marks that join words: "name:Jo", "Jo/Ann", "Smith,Jo".
+    /// Cuts a text at spaces, at identifiers, and at marks that join words: "name:Jo", "Jo/Ann", "Smith,Jo".
     #[must_use]
     pub fn new(text: &'a str) -> Self {
-        let mut words = Vec::new();
-        let mut start = None;
-        for (at, letter) in text.char_indices().chain([(text.len(), ' ')]) {
-            match (letter.is_whitespace(), start) {
-                (false, None) => start = Some(at),
-                (true, Some(from)) => {
-                    cut(text, from..at, &mut words);
-                    start = None;
-                }
-                _ => {}
-            }
+        let (mut words, mut forms) = (Vec::new(), Vec::new());
+        let mut at = 0;
+        for form in forms::find(text) {
+            cut_at_spaces(text, at..form.bytes.start, &mut words);
+            at = form.bytes.end;
+            forms.push((words.len(), form.label));
+            words.push(form.bytes);
         }
-        Self { text, words, tagged: Vec::new() }
+        cut_at_spaces(text, at..text.len(), &mut words);
+        Self { text, words, forms, tagged: Vec::new() }
     }
 
     /// The text with the findings of a tagger, which join those of [`WrittenText::entities`] and [`WrittenText::redact`].
@@ -101,7 +101,8 @@ impl<'a> WrittenText<'a> {
     #[must_use]
     pub fn entities(&self) -> Vec<Span> {
         let turns = self.turns();
-        let reading = Reading::new(&turns);
+        let mut reading = Reading::new(&turns);
+        reading.mark(&self.forms);
         let spans = entities_in(&reading, &self.tagged).into_iter().map(|finding| {
             let (start, end) = reading.bounds(&finding.words, finding.label);
             (self.bytes(&finding.words, start, end), finding.label)
@@ -112,7 +113,7 @@ impl<'a> WrittenText<'a> {
     /// The text without its personal words, and the spans that were hidden.
     #[must_use]
     pub fn redact(&self, redaction: &Redaction) -> (String, Vec<Span>) {
-        let runs = mask::hidden_runs(&self.turns(), redaction, &self.tagged);
+        let runs = mask::hidden_runs(&self.turns(), &self.forms, redaction, &self.tagged);
         let mut redacted = String::with_capacity(self.text.len());
         let mut spans = Vec::new();
         let mut at = 0;
@@ -141,6 +142,20 @@ impl<'a> WrittenText<'a> {
     }
 }
 
+fn cut_at_spaces(text: &str, part: Range<usize>, words: &mut Vec<Range<usize>>) {
+    let mut start = None;
+    for (at, letter) in text[part.clone()].char_indices().chain([(part.len(), ' ')]) {
+        match (letter.is_whitespace(), start) {
+            (false, None) => start = Some(part.start + at),
+            (true, Some(from)) => {
+                cut(text, from..part.start + at, words);
+                start = None;
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Cuts what stands between two spaces.
 fn cut(text: &str, word: Range<usize>, words: &mut Vec<Range<usize>>) {
     let piece = &text[word.clone()];
@@ -155,16 +170,19 @@ fn cut(text: &str, word: Range<usize>, words: &mut Vec<Range<usize>>) {
             let next = letters.peek().map_or(' ', |(_, next)| *next);
             let joins = match mark {
                 ':' | '=' => {
-                    before.is_alphabetic()
+                    (before.is_alphabetic() || "\"'".contains(before))
                         && next != '/'
                         && !next.is_whitespace()
                         && !piece[..at].contains('.')
                         && !is_hex(piece)
                 }
                 ',' | ';' => {
-                    before.is_alphanumeric() && next.is_alphabetic() || before.is_alphabetic() && next.is_alphanumeric()
+                    before == '"' && next == '"'
+                        || before.is_alphanumeric() && next.is_alphabetic()
+                        || before.is_alphabetic() && next.is_alphanumeric()
                 }
                 '/' | '|' => before.is_alphabetic() && next.is_alphabetic() && !piece.contains('.') && at > 1,
+                '&' => piece.contains('=') && next.is_alphabetic(),
                 '—' | '…' => !next.is_whitespace(),
                 '<' => !next.is_whitespace() && at > 0,
                 _ => false,

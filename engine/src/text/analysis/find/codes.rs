@@ -6,7 +6,7 @@ use iban::Iban;
 
 use super::super::cues::{self, Cue, Cued};
 use super::super::label::Label;
-use super::super::numbers::Code;
+use super::super::numbers::{self, Code};
 use super::super::reading::{Break, Reading};
 use super::super::{Finding, Source};
 use crate::text::word_list::words;
@@ -14,15 +14,47 @@ use crate::text::word_list::words;
 /// Cues reach this number of words.
 pub const REACH: usize = 9;
 
+/// An identifier has no more groups than this, an IBAN's.
+const MOST_GROUPS: usize = 9;
+
 /// Finds numbers and codes.
 pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Vec<Finding>) {
     for code in codes {
         let code = &with_letters(reading, code, cues);
-        if let Some((label, confidence)) = classify(reading, code, cues) {
-            found.push(Finding { words: code.words.clone(), label, confidence, source: Source::Pattern });
+        match classify(reading, code, cues) {
+            Some((label, confidence)) => {
+                found.push(Finding { words: code.words.clone(), label, confidence, source: Source::Pattern });
+            }
+            None => within(reading, code, cues, found),
         }
     }
     postal_codes(reading, codes, found);
+}
+
+/// Identifiers beside other numbers: the longest runs of the words of a written code that are something on their own.
+fn within(reading: &Reading<'_>, code: &Code, cues: &[Cued], found: &mut Vec<Finding>) {
+    if code.spoken || code.words.len() < 2 {
+        return;
+    }
+    let mut start = code.words.start;
+    while start < code.words.end {
+        let most = code.words.end.min(start + MOST_GROUPS);
+        let run = (start + 1..=most).rev().filter(|end| (start..*end) != code.words).find_map(|end| {
+            let part = numbers::written(reading, start..end)?;
+            // Numbers of one digit in a row count something.
+            if part.words.len() > 1 && part.text.len() < 2 * part.words.len() {
+                return None;
+            }
+            classify(reading, &part, cues).map(|(label, confidence)| (part.words, label, confidence))
+        });
+        match run {
+            Some((words, label, confidence)) => {
+                start = words.end;
+                found.push(Finding { words, label, confidence, source: Source::Pattern });
+            }
+            None => start += 1,
+        }
+    }
 }
 
 /// A code with the short words in capitals beside it, where a cue announces one: "plate GNU 0485".
@@ -177,6 +209,7 @@ fn checked(code: &Code) -> Option<Label> {
     if code.letters == 0
         && (13..=19).contains(&code.digits)
         && text.starts_with(['2', '3', '4', '5', '6'])
+        && !code.written.contains([':', ','])
         && has_luhn_check(text)
     {
         return Some(Label::CreditCardNumber);
@@ -191,7 +224,7 @@ fn checked(code: &Code) -> Option<Label> {
 }
 
 /// The checksum of card numbers.
-fn has_luhn_check(text: &str) -> bool {
+pub fn has_luhn_check(text: &str) -> bool {
     let sum: u32 = text
         .bytes()
         .rev()
@@ -229,7 +262,8 @@ fn has_vin_check(text: &str) -> bool {
 /// Numbers whose form alone tells.
 fn shaped(reading: &Reading<'_>, code: &Code) -> Option<(Label, f32)> {
     let written = code.written.as_str();
-    if let Some(found) = dotted_quad(written) {
+    let version = matches!(reading.before(code.words.start, 1), "version" | "release" | "build" | "firmware");
+    if let Some(found) = dotted_quad(written).filter(|_| !version) {
         return Some((found, 0.95));
     }
     if code.letters > 0 {
@@ -286,7 +320,8 @@ fn is_north_american(digits: &[u8]) -> bool {
         && &digits[1..3] != b"11"
 }
 
-fn is_ssn(text: &str) -> bool {
+/// The digits of a social security number that has been given out.
+pub fn is_ssn(text: &str) -> bool {
     let area = &text[..3];
     area != "000" && area != "666" && !area.starts_with('9') && &text[3..5] != "00" && &text[5..] != "0000"
 }

@@ -16,7 +16,8 @@ const NO_VALUES: &[&str] = words!(
      never stored here what something correct at only also sent your my working needed that still going just protected \
      ready fine good bad hard easy long short so really about over reset changed missing lost locked because why how \
      where when no of for from with and or to by as hidden written saved printed due available different case shown \
-     asked entered down up out active disabled broken blocked set important unknown encrypted"
+     asked entered down up out active disabled broken blocked set important unknown encrypted none null nil true false \
+     undefined string"
 );
 
 /// A value ends before one of these.
