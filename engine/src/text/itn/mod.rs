@@ -39,7 +39,7 @@ fn numbers(words: &[Word], language: &str) -> Vec<Word> {
     replaced(words, &spoken, &written)
 }
 
-/// Numbers of a written text in digits, as [`format`] writes those of speech. Lines stay; spaces between words become one.
+/// Numbers of a written text in digits, as live sessions write those of speech. Lines stay; spaces between words become one.
 /// `None` for a language whose numbers are not known.
 #[must_use]
 pub fn numbers_in_text(text: &str, language: &str) -> Option<String> {
