@@ -25,3 +25,12 @@ pub fn value(word: &str) -> Option<u32> {
     let place = |words: &[&str]| words.iter().position(|name| *name == word).and_then(|at| u32::try_from(at).ok());
     place(SMALL).or_else(|| Some(10 * (place(&TENS)? + 2)))
 }
+
+/// The value of an ordinal: 1 to 20, or a whole ten below 100.
+pub fn ordinal(word: &str) -> Option<u32> {
+    if let Some(at) = ORDINALS.iter().position(|name| *name == word) {
+        return u32::try_from(at + 1).ok();
+    }
+    let stem = word.strip_suffix("ieth")?;
+    TENS.iter().find(|ten| ten.strip_suffix('y') == Some(stem)).and_then(|ten| value(ten))
+}

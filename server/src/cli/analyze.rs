@@ -86,7 +86,7 @@ impl AnalysisArgs {
 #[derive(Args)]
 #[command(after_help = "\
 Without any flag --pii is meant. With --itn the other flags see numbers in digits, and places count characters of that
-text. Numbers with several readings, such as \"one twenty five\", stay words. The text that remains goes to standard output.
+text, in which each run of spaces is one. Numbers with several readings, such as \"one twenty five\", stay words. The text that remains goes to standard output.
 
 JSON has redacted (the text that remains) and entities (text, label, start_char, end_char, counted in characters of the
 input): with --pii alone what was hidden, with --entities everything that was found. The other flags add summary,

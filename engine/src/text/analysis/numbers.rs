@@ -42,11 +42,8 @@ pub fn small_number(word: &str) -> Option<u32> {
 
 /// The value of an ordinal: "third", "twenty-first", "3rd".
 pub fn ordinal(word: &str) -> Option<u32> {
-    if let Some(at) = number_words::ORDINALS.iter().position(|name| *name == word) {
-        return u32::try_from(at + 1).ok();
-    }
-    if word == "thirtieth" {
-        return Some(30);
+    if let Some(value) = number_words::ordinal(word) {
+        return Some(value);
     }
     if let Some((tens, unit)) = word.split_once('-') {
         let (tens, unit) = (small_number(tens)?, ordinal(unit)?);

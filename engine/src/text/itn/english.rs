@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::Spoken;
-use crate::text::number_words::{ORDINALS, SCALES, SMALL, TENS};
+use crate::text::number_words::{SCALES, TENS, ordinal, value};
 use crate::text::word_list::words;
 
 /// Smaller numbers that stand alone stay words.
@@ -28,14 +28,20 @@ const TIMED: &[&str] = words!(
      intervals clips spots ads"
 );
 
-/// Words before a year.
-const BEFORE_YEARS: &[&str] = words!("in since until till of by from before after around circa year during");
+/// Words before a year, also one before 1700: "in thirteen forty eight".
+const BEFORE_YEARS: &[&str] = words!("in since until circa year during");
 
 /// Words before a time of day.
 const BEFORE_TIMES: &[&str] = words!("at by until till before after around");
 
 /// Nouns that make the number before them a count and not a year or a time of day.
-const COUNTS: &[&str] = words!("percent dollars dollar cents years year people times degrees miles minutes hours");
+const COUNTS: &[&str] = words!(
+    "percent dollars dollar cents cent people times degrees degree miles mile years year months month weeks week days day \
+     hours hour minutes minute seconds second"
+);
+
+/// A longer row of digits stays in words.
+const MOST_DIGITS: usize = 32;
 
 /// A number in writing.
 pub(super) struct Written {
@@ -96,14 +102,13 @@ impl Reader<'_> {
 
     fn is_number_word(&self, at: usize) -> bool {
         let word = self.word(at);
-        position(SMALL, word).or_else(|| position(&TENS, word)).or_else(|| position(ORDINALS, word)).is_some()
+        value(word).or_else(|| ordinal(word)).is_some()
             || scale(word).is_some()
-            || tens_ordinal(word).is_some()
             || (zero(word) && (digit(self.next(at + 1)).is_some() || (at > 0 && self.is_small(at - 1))))
     }
 
     fn is_small(&self, at: usize) -> bool {
-        position(SMALL, self.word(at)).or_else(|| position(&TENS, self.word(at))).is_some()
+        value(self.word(at)).is_some()
     }
 
     /// The end of the number words from a place on.
@@ -115,15 +120,20 @@ impl Reader<'_> {
         end
     }
 
-    /// The number that begins at a place, with its unit.
+    /// The number that begins at a place, with its sign and its unit.
     fn number(&self, at: usize) -> Option<Written> {
+        let is_sign = matches!(self.word(at), "minus" | "negative") && (at == 0 || !self.is_small(at - 1));
+        if !is_sign || self.next(at + 1).is_empty() {
+            return self.unsigned(at);
+        }
+        let number = self.unsigned(at + 1).or_else(|| self.before_degrees(at + 1))?;
+        let has_digits = number.text.starts_with(|c: char| c.is_ascii_digit());
+        has_digits.then(|| Written { words: at..number.words.end, text: format!("-{}", number.text) })
+    }
+
+    fn unsigned(&self, at: usize) -> Option<Written> {
         let word = self.word(at);
         let written = |end: usize, text: String| Some(Written { words: at..end, text });
-        if matches!(word, "minus" | "negative") && !self.is_small(at.wrapping_sub(1)) {
-            let number = self.number(at + 1).or_else(|| self.before_degrees(at + 1))?;
-            let attached = !self.spoken.get(at + 1)?.apart && number.text.starts_with(|c: char| c.is_ascii_digit());
-            return if attached { written(number.words.end, format!("-{}", number.text)) } else { None };
-        }
         let with_article = word == "a" && matches!(self.next(at + 1), "hundred" | "thousand");
         if !with_article && !self.is_number_word(at) && !matches!(word, "double" | "triple") {
             return None;
@@ -189,15 +199,11 @@ impl Reader<'_> {
 
     /// 1 to 99.
     fn below_hundred(&self, at: usize) -> Option<(u64, usize)> {
-        let word = self.word(at);
-        if let Some(ten) = position(&TENS, word) {
-            let ten = 10 * (ten + 2);
-            return Some(match digit(self.next(at + 1)) {
-                Some(unit) => (ten + unit, at + 2),
-                None => (ten, at + 1),
-            });
-        }
-        position(SMALL, word).filter(|value| *value > 0).map(|value| (value, at + 1))
+        let first = value(self.word(at)).map(u64::from).filter(|value| *value > 0)?;
+        Some(match digit(self.next(at + 1)) {
+            Some(unit) if first >= 20 => (first + unit, at + 2),
+            _ => (first, at + 1),
+        })
     }
 
     /// A number with its scales, largest first. "a" stands for one.
@@ -275,7 +281,7 @@ impl Reader<'_> {
     /// Digit by digit: "oh", "double five".
     fn digits(&self, at: usize) -> (String, usize) {
         let (mut text, mut end) = (String::new(), at);
-        loop {
+        while text.len() < MOST_DIGITS {
             let word = if end == at { self.word(end) } else { self.next(end) };
             let times = match word {
                 "double" => 2,
@@ -289,11 +295,8 @@ impl Reader<'_> {
             text.push_str(&value.to_string().repeat(times));
             end = value_at + 1;
             // "eight hundred" within a telephone number.
-            if text.len() <= 2
-                && self.next(end) == "hundred"
-                && self.digits(end + 1).0.len() >= 4
-                && !self.next(end + 1).is_empty()
-            {
+            let is_digit = |word: &str| zero(word) || digit(word).is_some();
+            if text.len() <= 2 && self.next(end) == "hundred" && (1..=4).all(|ahead| is_digit(self.next(end + ahead))) {
                 text.push_str("00");
                 end += 1;
             }
@@ -375,8 +378,9 @@ impl Reader<'_> {
         match self.next(end) {
             "hundreds" => return Some((end + 1, format!("{century}00s"))),
             decade if decade.ends_with("ies") => {
-                let ten = position(&TENS, &format!("{}y", decade.strip_suffix("ies")?))?;
-                return Some((end + 1, format!("{century}{}0s", ten + 2)));
+                let stem = decade.strip_suffix("ies")?;
+                let ten = TENS.iter().find(|ten| ten.strip_suffix('y') == Some(stem)).and_then(|ten| value(ten))?;
+                return Some((end + 1, format!("{century}{ten}s")));
             }
             _ => {}
         }
@@ -419,19 +423,19 @@ impl Reader<'_> {
 
     fn ordinal_value(&self, at: usize) -> Option<(u64, usize)> {
         if let Some(value) = ordinal(self.word(at)) {
-            return Some((value, at + 1));
+            return Some((value.into(), at + 1));
         }
-        let word = self.word(at);
-        if let Some(ten) = position(&TENS, word) {
-            let unit = ordinal(self.next(at + 1)).filter(|unit| *unit < 10)?;
-            return Some((10 * (ten + 2) + unit, at + 2));
+        let unit = ordinal(self.next(at + 1)).filter(|unit| *unit < 10);
+        if let (Some(ten @ 20..), Some(unit)) = (value(self.word(at)), unit) {
+            return Some((u64::from(ten + unit), at + 2));
         }
         let cardinal = self.cardinal(at)?;
         let rest = self.next(cardinal.end);
         let (last, end) =
             if rest == "and" { (self.next(cardinal.end + 1), cardinal.end + 2) } else { (rest, cardinal.end + 1) };
         if let Some(value) = ordinal(last) {
-            return (cardinal.value % 100 == 0 && cardinal.value > 0).then_some((cardinal.value + value, end));
+            let is_whole = cardinal.value % 100 == 0 && cardinal.value > 0;
+            return is_whole.then(|| (cardinal.value + u64::from(value), end));
         }
         let scale = last.strip_suffix("th").and_then(scale)?;
         (cardinal.value >= LEAST_IN_DIGITS).then(|| Some((cardinal.value.checked_mul(scale)?, end)))?
@@ -475,30 +479,17 @@ impl Reader<'_> {
     }
 }
 
-fn position(words: &[&str], word: &str) -> Option<u64> {
-    words.iter().position(|name| *name == word).and_then(|at| u64::try_from(at).ok())
-}
-
 fn digit(word: &str) -> Option<u64> {
-    position(SMALL, word).filter(|value| (1..10).contains(value))
+    value(word).map(u64::from).filter(|value| (1..10).contains(value))
 }
 
 fn zero(word: &str) -> bool {
     matches!(word, "zero" | "oh" | "o")
 }
 
-fn ordinal(word: &str) -> Option<u64> {
-    position(ORDINALS, word).map(|at| at + 1).or_else(|| tens_ordinal(word))
-}
-
-/// "thirtieth".
-fn tens_ordinal(word: &str) -> Option<u64> {
-    let stem = word.strip_suffix("ieth")?;
-    TENS.iter().position(|ten| ten.strip_suffix('y') == Some(stem)).and_then(|at| u64::try_from(10 * (at + 2)).ok())
-}
-
 fn scale(word: &str) -> Option<u64> {
-    if word == "hundred" { Some(100) } else { position(&SCALES, word).map(|at| 1_000_u64.pow(at as u32 + 1)) }
+    let powers = SCALES.iter().zip(1..).map(|(name, power)| (*name, 1_000_u64.pow(power)));
+    [("hundred", 100)].into_iter().chain(powers).find_map(|(name, scale)| (name == word).then_some(scale))
 }
 
 fn scale_of_millions(word: &str) -> Option<u64> {

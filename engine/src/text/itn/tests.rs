@@ -93,6 +93,7 @@ fn english_numbers_are_written_as_people_write_them() {
         ("a hundred and one", "101"),
         ("fourteen fifteen years old", "14 15 years old"),
         ("ten thousandth", "10,000th"),
+        ("children of fourteen fifteen", "children of 14 15"),
     ] {
         assert_eq!(written(spoken), expected);
     }
@@ -129,6 +130,8 @@ fn numbers_with_several_readings_stay_words() {
         "twelve and a half",
         "one hundredth",
         "at two fifty a share",
+        "after two twenty minute breaks",
+        "minus minus",
     ] {
         assert_eq!(written(spoken), spoken);
     }
@@ -145,5 +148,13 @@ fn a_scale_of_another_language_stays_a_word() {
         ("nl", "een komma twee miljoen", "1,2 miljoen."),
     ] {
         assert_eq!(text(spoken, language), expected);
+    }
+}
+
+#[test]
+fn a_long_run_of_number_words_ends() {
+    for word in ["one hundred", "minus", "five", "double five", "oh", "a thousand"] {
+        let spoken = vec![word; 50_000].join(" ");
+        assert!(!written(&spoken).is_empty());
     }
 }
