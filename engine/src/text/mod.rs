@@ -7,6 +7,7 @@ pub mod itn;
 pub mod lm;
 pub mod medical;
 mod number_words;
+pub(crate) mod quote_marks;
 pub mod search;
 pub mod segments;
 mod sentence_boundaries;

@@ -4,6 +4,7 @@ use serde::Serialize;
 use unicode_normalization::UnicodeNormalization as _;
 
 use super::Word;
+use super::quote_marks::plain;
 use super::sentence_boundaries::is_unspaced_script;
 
 /// Most words of a phrase.
@@ -108,7 +109,8 @@ fn may_split(before: &str, after: &str) -> bool {
 /// Letters and digits only, in one form: "Don't," is "dont", "ΟΔΟΣ" is "οδοσ", "ﬁ" is "fi".
 fn folded(word: &str) -> String {
     // Conversion to capitals first makes letters with two lower-case forms equal.
-    let capitals = word.nfkc().flat_map(char::to_uppercase);
+    let plain = plain(word);
+    let capitals = plain.nfkc().flat_map(char::to_uppercase);
     capitals.flat_map(char::to_lowercase).nfkc().filter(|character| character.is_alphanumeric()).collect()
 }
 
@@ -180,5 +182,15 @@ mod tests {
     #[test]
     fn occurrences_may_overlap() {
         assert_eq!(find(&words("so so so"), &["so so"])[0].indexes, [0, 1]);
+    }
+
+    #[test]
+    fn apostrophes_of_every_form_are_equal() {
+        for mark in ["'", "\u{2019}", "\u{2018}", "\u{2bc}", "\u{ff07}"] {
+            let spoken = words(&format!("I don{mark}t know {mark}em"));
+            for phrase in ["don't know", "don\u{2bc}t know", "don\u{2019}t know", "em"] {
+                assert_eq!(find(&spoken, &[phrase])[0].count, 1, "{phrase} with {mark}");
+            }
+        }
     }
 }

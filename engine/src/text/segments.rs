@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
+use std::borrow::Cow;
+
 use super::Word;
+use super::quote_marks::{plain, plain_words};
 use super::sentence_boundaries::{ends_sentence, is_spaced};
 
 /// A silence this long between two words ends a sentence even without a mark.
@@ -53,6 +56,16 @@ impl Segment<'_> {
     #[must_use]
     pub fn speaker(&self) -> Option<&str> {
         self.words.first()?.speaker.as_deref()
+    }
+
+    /// Its text as an analysis reads it.
+    pub(super) fn plain_text(&self) -> Cow<'_, str> {
+        plain(&self.text)
+    }
+
+    /// Its words as an analysis reads them.
+    pub(super) fn plain_words(&self) -> Cow<'_, [Word]> {
+        plain_words(self.words)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sentence and clause boundaries by punctuation, and spaces between words.
 
+use crate::text::quote_marks::plain;
 use crate::text::word_list::words;
 
 /// Characters that may follow the mark that ends a sentence or a clause.
@@ -34,6 +35,7 @@ const SENTENCE_STARTERS_ELSEWHERE: &[&str] = words!(
 
 /// True if a sentence ends with `word`, which `next` follows.
 pub(crate) fn ends_sentence(word: &str, next: &str) -> bool {
+    let (word, next) = (plain(word), plain(next));
     let word = word.trim_end_matches(CLOSERS);
     let next = next.trim_start_matches(|character: char| !character.is_alphanumeric());
     let stem = word.trim_end_matches(['.', '…']);
@@ -46,6 +48,7 @@ pub(crate) fn ends_sentence(word: &str, next: &str) -> bool {
 
 /// True if a sentence ends with `word` whatever follows it.
 pub(crate) fn always_ends_sentence(word: &str) -> bool {
+    let word = plain(word);
     let word = word.trim_end_matches(CLOSERS);
     let stem = word.trim_end_matches(['.', '…']);
     match &word[stem.len()..] {
@@ -120,7 +123,8 @@ fn is_initial(word: &str) -> bool {
 
 /// True if a clause ends with `word`, which `next` follows.
 pub(super) fn ends_clause(word: &str, next: &str) -> bool {
-    let bare = word.trim_end_matches(CLOSERS);
+    let plain = plain(word);
+    let bare = plain.trim_end_matches(CLOSERS);
     bare.ends_with([',', ';', ':', '–', '—', '、', '，', '；', '：', '،']) || ends_sentence(word, next)
 }
 

@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::phrases::capitalised;
 use super::terms::Terms;
 use crate::language::primary_subtag;
+use crate::text::quote_marks::plain;
 use crate::text::segments::Segment;
 use crate::text::sentence_boundaries::is_spaced;
 
@@ -107,7 +108,7 @@ pub(super) fn readable(sentence: &Segment<'_>, language: &str) -> String {
     }
     let mut text = String::new();
     for word in sentence.words {
-        let bare = word.text.trim_matches(|character: char| !character.is_alphanumeric()).to_lowercase();
+        let bare = plain(&word.text).trim_matches(|character: char| !character.is_alphanumeric()).to_lowercase();
         if FILLERS.contains(&bare.as_str()) || (text.is_empty() && STARTERS.contains(&bare.as_str())) {
             continue;
         }

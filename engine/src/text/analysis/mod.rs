@@ -40,6 +40,7 @@ pub use tagger::Tagger;
 pub use written::{Span, WrittenText, redact_text};
 
 use super::Word;
+use super::quote_marks::plain;
 use super::segments::text_of;
 use crate::error::{Error, Result};
 use crate::language::primary_subtag;
@@ -152,7 +153,10 @@ fn find_in(reading: &Reading<'_>, tagged: &[Finding]) -> Vec<Finding> {
 
 /// The findings of a tagger; none without one.
 fn tag(words: &[Turn<'_>], tagger: Option<&dyn Tagger>) -> Result<Vec<Finding>> {
-    tagger.map_or(Ok(Vec::new()), |tagger| tagger.tag(words))
+    let Some(tagger) = tagger else { return Ok(Vec::new()) };
+    let texts: Vec<_> = words.iter().map(|word| plain(word.text)).collect();
+    let words: Vec<Turn<'_>> = words.iter().zip(&texts).map(|(word, text)| Turn { text, ends: word.ends }).collect();
+    tagger.tag(&words)
 }
 
 /// Findings without overlaps, in order: of two the more certain one, then the longer one. What is left of the other one

@@ -103,7 +103,7 @@ fn piece(reading: &Reading<'_>, at: usize) -> Piece {
         "uh" | "um" | "er" => return Piece::Filler,
         "" => {
             // Marks alone: "-".
-            return if matches!(token.text, "-" | "–" | "/" | ".") { Piece::Mark('-') } else { Piece::Other };
+            return if matches!(&*token.text, "-" | "–" | "/" | ".") { Piece::Mark('-') } else { Piece::Other };
         }
         _ => {}
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::terms::{Term, Terms};
+use crate::text::quote_marks::is_typographic;
 use crate::text::segments::Segment;
 use crate::text::sentence_boundaries::is_spaced;
 
@@ -91,7 +92,7 @@ fn weights(terms: &Terms, part: &Range<usize>) -> Vec<f64> {
 
 /// True if no word and no mark stands between two terms.
 fn follows(sentence: &Segment<'_>, last: &Term, next: &Term) -> bool {
-    let marked = || sentence.words[last.last as usize].text.ends_with(|mark: char| !mark.is_alphanumeric());
+    let marked = || sentence.words[last.last as usize].text.ends_with(is_mark);
     next.first <= last.last || (next.first == last.last + 1 && !marked())
 }
 
@@ -104,7 +105,11 @@ fn written(sentence: &Segment<'_>, words: Range<u32>) -> String {
         }
         text.push_str(&word.text);
     }
-    capitalised(text.trim_matches(|character: char| !character.is_alphanumeric()))
+    capitalised(text.trim_matches(is_mark))
+}
+
+fn is_mark(character: char) -> bool {
+    !character.is_alphanumeric() || is_typographic(character)
 }
 
 /// The text with a capital at its start.

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use super::reading::is_mask;
 use crate::language::primary_subtag;
+use crate::text::quote_marks::plain;
 
 /// The words of a language.
 #[derive(Default)]
@@ -46,12 +47,20 @@ pub fn masked(text: &str, language: &str) -> Option<String> {
     if is_mask(text) {
         return None;
     }
+    let plain = plain(text);
+    let masked = masked_plain(&plain, words)?;
+    let shown = masked.chars().zip(plain.chars()).zip(text.chars());
+    Some(shown.map(|((masked, plain), original)| if masked == plain { original } else { masked }).collect())
+}
+
+/// The same, a character for a character, of a text with plain marks.
+fn masked_plain(text: &str, words: &Words) -> Option<String> {
     let mut masked = String::with_capacity(text.len());
     let mut found = false;
     // A hyphen joins words: "shit-faced".
-    for part in text.split_inclusive(|mark: char| !mark.is_alphanumeric() && mark != '\'' && mark != '’') {
+    for part in text.split_inclusive(|mark: char| !mark.is_alphanumeric() && mark != '\'') {
         let core = part.trim_matches(|mark: char| !mark.is_alphanumeric());
-        let own = core.strip_suffix("'s").or_else(|| core.strip_suffix("’s")).unwrap_or(core);
+        let own = core.strip_suffix("'s").unwrap_or(core);
         if own.is_empty() || !is_profane(words, &own.to_lowercase()) {
             masked.push_str(part);
             continue;

@@ -1,5 +1,6 @@
 //! The words as finders see them: without the punctuation around them, folded, with their breaks and list memberships.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use unicode_normalization::UnicodeNormalization as _;
@@ -8,6 +9,7 @@ use unicode_normalization::char::is_combining_mark;
 use super::Turn;
 use super::label::Label;
 use super::lists::{CALENDAR, COMMON, COMPANY, FIRM, Flags, GIVEN, Lists, RARE, SURNAME, TOWN};
+use crate::text::quote_marks::{original_place, plain};
 use crate::text::word_list::words;
 
 /// The punctuation between a word and the next.
@@ -26,8 +28,10 @@ pub enum Break {
 /// A word as finders see it.
 #[derive(Debug)]
 pub struct Token<'a> {
-    /// The word with its punctuation.
-    pub text: &'a str,
+    /// The word with its punctuation, quotation marks in their plain form.
+    pub text: Cow<'a, str>,
+    /// The word as written.
+    pub original: &'a str,
     /// The part without the punctuation around it and without `'s`, in bytes.
     pub core: Range<usize>,
     /// The core in lower case without accents.
@@ -75,9 +79,10 @@ impl<'a> Reading<'a> {
         let mut tokens: Vec<Token<'a>> = Vec::new();
         let (mut first, mut sentence) = (true, 0);
         let (mut capitals, mut letters) = (0usize, 0usize);
-        for &Turn { text, ends } in words {
-            let masked = is_mask(text);
-            let core = core_of(text);
+        for &Turn { text: original, ends } in words {
+            let text = plain(original);
+            let masked = is_mask(&text);
+            let core = core_of(&text);
             let lower = fold(&text[core.clone()]);
             let capital = text[core.clone()].chars().next().is_some_and(char::is_uppercase);
             let mut after = break_after(&text[core.end..], &lower);
@@ -97,7 +102,7 @@ impl<'a> Reading<'a> {
                 let shout = text[core.clone()].chars().all(|letter| letter.is_uppercase() || !letter.is_alphabetic());
                 capitals += usize::from(capital && !shout);
             }
-            tokens.push(Token { text, core, lower, capital, first, after, flags, masked, sentence, form: None });
+            tokens.push(Token { text, original, core, lower, capital, first, after, flags, masked, sentence, form: None });
             first = after >= Break::Sentence;
             sentence += usize::from(first);
         }
@@ -132,7 +137,7 @@ impl<'a> Reading<'a> {
 
     /// True if the word is written with an `'s` that its core lacks: "it's".
     pub fn is_contracted(&self, at: usize) -> bool {
-        self.tokens.get(at).is_some_and(|token| token.text[token.core.end..].starts_with(['\'', '’']))
+        self.tokens.get(at).is_some_and(|token| token.text[token.core.end..].starts_with('\''))
     }
 
     /// True if the words at `at` are those of a phrase.
@@ -147,7 +152,8 @@ impl<'a> Reading<'a> {
         self.tokens[from..to].iter().all(|token| token.after < Break::Sentence && !token.masked)
     }
 
-    /// The part of a finding's first and last words that it hides, in bytes of each word.
+    /// The part of a finding's first and last words that it hides, in bytes of each word
+    /// as written.
     pub fn bounds(&self, words: &Range<usize>, label: Label) -> (usize, usize) {
         let (Some(first), Some(last)) = (self.tokens.get(words.start), self.tokens.get(words.end.wrapping_sub(1)))
         else {
@@ -155,12 +161,12 @@ impl<'a> Reading<'a> {
         };
         let (mut start, mut end) = (first.core.start, last.core.end);
         if first.form.is_some() && last.form.is_some() {
-            return (start, end);
+            return (original_place(first.original, start), original_place(last.original, end));
         }
         if matches!(label, Label::Password | Label::Username) {
             // A password may end with marks.
-            start = first.text.len() - first.text.trim_start_matches(['"', '\'', '(', '[', '“', '‘', '«']).len();
-            let kept = last.text.trim_end_matches(['.', ',', ';', ':', '?', '"', '\'', ')', ']', '”', '’', '»']);
+            start = first.text.len() - first.text.trim_start_matches(['"', '\'', '(', '[']).len();
+            let kept = last.text.trim_end_matches(['.', ',', ';', ':', '?', '"', '\'', ')', ']']);
             end = kept.len().max(end);
         }
         let opens = |text: &str| text.matches('(').count();
@@ -169,7 +175,7 @@ impl<'a> Reading<'a> {
             opens(&first.text[start..end]) as i64 - closes(&first.text[start..end]) as i64
         } else {
             let middle = &self.tokens[words.start + 1..words.end - 1];
-            let sum: i64 = middle.iter().map(|token| opens(token.text) as i64 - closes(token.text) as i64).sum();
+            let sum: i64 = middle.iter().map(|token| opens(&token.text) as i64 - closes(&token.text) as i64).sum();
             sum + opens(&first.text[start..]) as i64 - closes(&first.text[start..]) as i64
                 + opens(&last.text[..end]) as i64
                 - closes(&last.text[..end]) as i64
@@ -180,7 +186,7 @@ impl<'a> Reading<'a> {
         if inner > 0 && last.text[end..].starts_with(')') {
             end += 1;
         }
-        (start, end)
+        (original_place(first.original, start), original_place(last.original, end))
     }
 }
 
@@ -202,7 +208,7 @@ fn core_of(text: &str) -> Range<usize> {
         .rev()
         .find(|(_, letter)| letter.is_alphanumeric())
         .map_or(text.len(), |(at, letter)| at + letter.len_utf8());
-    for owner in ["'s", "’s", "'S", "’S"] {
+    for owner in ["'s", "'S"] {
         if text[start..end].ends_with(owner) && end - start > owner.len() {
             end -= owner.len();
         }
@@ -268,7 +274,7 @@ fn break_after(tail: &str, lower: &str) -> Break {
                 Break::None
             }
             '.' => Break::Sentence,
-            ',' | ';' | ')' | ']' | '"' | '”' | '—' | '–' => Break::Clause,
+            ',' | ';' | ')' | ']' | '"' | '—' | '–' => Break::Clause,
             _ => Break::None,
         });
     }

@@ -100,7 +100,7 @@ impl Stems {
         let mut terms = Vec::new();
         // The last character of a script without spaces, and its word.
         let mut before: Option<(char, u32)> = None;
-        for (at, word) in (0..).zip(sentence.words) {
+        for (at, word) in (0..).zip(&*sentence.plain_words()) {
             if word.text.contains(is_unspaced_script) {
                 for character in word.text.chars() {
                     if !character.is_alphanumeric() {
@@ -138,7 +138,7 @@ impl Stems {
     }
 
     fn stem(&self, bare: &str) -> Option<String> {
-        let mut parts = bare.split(['\'', '\u{2019}']);
+        let mut parts = bare.split('\'');
         // "the team's", but "l'equipe".
         let word = match self.language.as_str() {
             "fr" | "it" | "ca" => parts.next_back(),

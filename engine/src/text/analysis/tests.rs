@@ -293,3 +293,86 @@ fn what_was_not_asked_changes_nothing() {
     );
     assert_eq!(analyze(said.clone(), Some("xx"), &filter, None).unwrap().words, said);
 }
+
+/// Texts with plain marks; each is an input that apostrophes or quotation marks decide.
+const MARKED: &str = "I don't love it. It isn't good. \"Not bad at all!\" It wasn't bad. I couldn't be happier.\n\
+    I met John Smith's wife. My name's Jo O'Neal. What's your name? It's Tom Becker.\n\
+    My password is 'hunter2!' and Anna's username is \"jo_smith\".\n\
+    She said \"call 415-555-0132\" and D'Souza's card is \"4111 1111 1111 1111\".\n\
+    He's a 'shit-faced' driver, that bastard's brother's pistol was the murderer's.\n\
+    Let's move on to the ferry's terminal. The ferry's terminal won't open. 'The end.' So it's late.";
+
+/// The same text in typographic forms.
+fn typographic(text: &str) -> Vec<String> {
+    let quoted = |(open, close): (&str, &str)| {
+        let pieces = text.split('"').enumerate();
+        let quoted =
+            |(at, piece)| if at == 0 { String::from(piece) } else { format!("{}{piece}", [close, open][at % 2]) };
+        pieces.map(quoted).collect::<String>()
+    };
+    let quotes = [("“", "”"), ("„", "“"), ("«", "»"), ("»", "«")].map(quoted);
+    let apostrophes = ["\u{2019}", "\u{2018}", "\u{2bc}", "\u{ff07}"];
+    quotes.iter().zip(apostrophes).map(|(text, mark): (&String, _)| text.replace('\'', mark)).collect()
+}
+
+#[test]
+fn typographic_and_plain_marks_give_the_same_analysis() {
+    let redaction = Some(Redaction::default());
+    let most = Passes {
+        entities: true,
+        sentiment: true,
+        moderation: true,
+        chapters: true,
+        summary: Some(summary::SummaryForm::Paragraph),
+        ..Passes::default()
+    };
+    let headline = Passes { summary: Some(summary::SummaryForm::Headline), ..Passes::default() };
+    let masked = Passes { redaction, profanity_filter: true, ..most.clone() };
+    for (line, language) in MARKED.lines().zip(["en"; 6]).chain([("L'eau de l'école d'été n'est pas \"bonne\".", "fr")])
+    {
+        for text in typographic(line) {
+            for passes in [&most, &headline, &masked] {
+                let done = |text: &str| {
+                    let passes =
+                        if language == "en" { passes.clone() } else { Passes { redaction: None, ..passes.clone() } };
+                    analyze(words(text), Some(language), &passes, None).unwrap()
+                };
+                let (found, expected) = (done(&text), done(line));
+                let plain_json = serde_json::to_string(&found.analysis).unwrap();
+                let plain_json = crate::text::quote_marks::plain(&plain_json.replace("\\\"", "\u{201c}")).into_owned();
+                let expected_json = serde_json::to_string(&expected.analysis).unwrap().replace("\\\"", "\"");
+                assert_eq!(plain_json, expected_json, "{text}");
+                assert_eq!(*crate::text::quote_marks::plain_words(&found.words), *expected.words, "{text}");
+            }
+            let (hidden, spans) = redact_text(&text, &Redaction::default());
+            let (plain_hidden, plain_spans) = redact_text(line, &Redaction::default());
+            assert_eq!(crate::text::quote_marks::plain(&hidden), plain_hidden, "{text}");
+            let places = |spans: &[Span]| {
+                spans.iter().map(|span| (span.label, span.start_char, span.end_char)).collect::<Vec<_>>()
+            };
+            assert_eq!(places(&spans), places(&plain_spans), "{text}");
+            for span in WrittenText::new(&text).entities() {
+                let chars: String = text.chars().skip(span.start_char).take(span.end_char - span.start_char).collect();
+                assert_eq!(span.text, chars, "the span is the text's own");
+            }
+            let masked = profanity::mask_text(&text, language);
+            assert_eq!(crate::text::quote_marks::plain(&masked), profanity::mask_text(line, language), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_negation_counts_with_every_apostrophe() {
+    use sentiment::Sentiment::{Negative, Positive};
+    let passes = Passes { sentiment: true, ..Passes::default() };
+    for (text, expected) in [
+        ("I don’t love it.", Negative),
+        ("It isnʼt good.", Negative),
+        ("I don＇t like this product.", Negative),
+        ("“Not bad at all!”", Positive),
+        ("I love the ‘new’ one.", Positive),
+    ] {
+        let found = analyze(words(text), Some("en"), &passes, None).unwrap().analysis.sentiment_results.unwrap();
+        assert_eq!((found[0].sentiment, found[0].text.as_str()), (expected, text));
+    }
+}

@@ -6,7 +6,7 @@ use super::forms;
 use super::label::Label;
 use super::mask::{self, Redaction};
 use super::reading::Reading;
-use super::{Finding, Tagger, Turn, entities_in};
+use super::{Finding, Tagger, Turn, entities_in, tag};
 use crate::error::Result;
 use crate::text::Word;
 
@@ -55,7 +55,7 @@ impl<'a> WrittenText<'a> {
     /// # Errors
     /// As [`Tagger::tag`].
     pub fn tagged(mut self, tagger: &dyn Tagger) -> Result<Self> {
-        self.tagged = tagger.tag(&self.turns())?;
+        self.tagged = tag(&self.turns(), Some(tagger))?;
         Ok(self)
     }
 

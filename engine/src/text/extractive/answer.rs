@@ -1,10 +1,13 @@
 //! Which sentences answer a question.
 
+use std::borrow::Cow;
+
 use super::Passage;
 use super::index::{Index, Match};
 use super::prompt::{Kind, Question, Task, questions};
 use super::spans;
 use super::terms::{Term, TermReader};
+use crate::text::quote_marks::{original_part, plain};
 use crate::text::word_list::{phrases, words};
 
 /// The part of a neighbour's match that counts for a passage.
@@ -35,7 +38,10 @@ const LACKS_KIND: f64 = 0.7;
 
 /// A transcript that is ready to be asked.
 pub struct Transcript<'a> {
-    pub passages: &'a [Passage],
+    /// The passages as they are read: with plain apostrophes and quotation marks.
+    pub passages: Cow<'a, [Passage]>,
+    /// The passages as they are quoted.
+    pub originals: &'a [Passage],
     pub reader: TermReader,
     index: Index,
 }
@@ -43,8 +49,15 @@ pub struct Transcript<'a> {
 impl<'a> Transcript<'a> {
     pub fn new(passages: &'a [Passage], language: Option<&str>) -> Self {
         let reader = TermReader::new(language);
+        let originals = passages;
+        let passages = plain_passages(passages);
         let index = Index::new(&reader, passages.iter().map(|passage| passage.text.as_str()));
-        Self { passages, reader, index }
+        Self { passages, originals, reader, index }
+    }
+
+    /// A part of a passage as it is read, as the passage has it.
+    pub fn original(&self, at: usize, part: &str) -> String {
+        original_part(&self.originals[at].text, part).to_owned()
     }
 
     /// Each question of a prompt with the positions of the sentences that answer it, in the transcript's order.
@@ -206,6 +219,13 @@ fn is_required(kind: Kind) -> bool {
 }
 
 /// A commitment or a request: someone is to do something.
+fn plain_passages(passages: &[Passage]) -> Cow<'_, [Passage]> {
+    if passages.iter().all(|passage| matches!(plain(&passage.text), Cow::Borrowed(_))) {
+        return Cow::Borrowed(passages);
+    }
+    passages.iter().map(|passage| Passage { text: plain(&passage.text).into_owned(), ..passage.clone() }).collect()
+}
+
 fn holds_action(passage: &Passage, terms: &[Term]) -> bool {
     let lower = passage.text.to_lowercase();
     if lower.trim_end().ends_with(['?', '？']) {

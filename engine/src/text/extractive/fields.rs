@@ -6,6 +6,7 @@ use super::answer::Transcript;
 use super::prompt::{Kind, Question, Task, questions};
 use super::shape::{self, Field, FieldType};
 use super::spans;
+use crate::text::quote_marks;
 use crate::text::word_list::words;
 
 /// The most values of a list.
@@ -13,6 +14,7 @@ const MOST_VALUES: usize = 12;
 
 /// The object that a prompt describes. Fields that cannot be filled are null.
 pub fn fill(transcript: &Transcript<'_>, prompt: &str) -> Value {
+    let prompt = &*quote_marks::plain(prompt);
     let fields = shape::parse(prompt);
     if fields.is_empty() {
         return plain(transcript, prompt);
@@ -29,7 +31,7 @@ fn plain(transcript: &Transcript<'_>, prompt: &str) -> Value {
     let quotes: Vec<Value> = found
         .iter()
         .map(|&at| {
-            let passage = &transcript.passages[at];
+            let passage = &transcript.originals[at];
             json!({ "speaker": passage.speaker, "start": passage.start_ms, "text": passage.text })
         })
         .collect();
@@ -186,7 +188,7 @@ fn of_sentence(transcript: &Transcript<'_>, fields: &[Field], at: usize) -> Valu
     for field in fields {
         let words = words_of(&field.name);
         let holds = |some: &[&str]| words.split_whitespace().any(|word| some.contains(&word));
-        let first = |texts: Vec<String>| texts.into_iter().next().map(Value::String);
+        let first = |texts: Vec<String>| texts.first().map(|text| Value::String(transcript.original(at, text)));
         let value = if field.kind == FieldType::Flag {
             None
         } else if holds(&["speaker"]) {
@@ -209,7 +211,7 @@ fn of_sentence(transcript: &Transcript<'_>, fields: &[Field], at: usize) -> Valu
                 Wanted::Emails => first(spans::emails(&passage.text)),
                 Wanted::Phones => first(spans::phones(&passage.text)),
                 Wanted::Judgement | Wanted::Keywords | Wanted::Speakers => None,
-                _ => Some(Value::String(passage.text.clone())),
+                _ => Some(Value::String(transcript.originals[at].text.clone())),
             }
         };
         filled.insert(field.name.clone(), value.unwrap_or(Value::Null));
@@ -274,7 +276,7 @@ fn texts(
         if most == 1 {
             return if found.is_empty() { Vec::new() } else { vec![joined(transcript, &found)] };
         }
-        found.into_iter().map(|at| transcript.passages[at].text.clone()).collect()
+        found.into_iter().map(|at| transcript.originals[at].text.clone()).collect()
     };
     // The spans of the sentences about a field, or of all sentences for a list of such spans.
     let spans_of = |spans: &dyn Fn(&str) -> Vec<String>| -> Vec<String> {
@@ -283,9 +285,13 @@ fn texts(
         let is_address = matches!(wanted(words), Wanted::Emails | Wanted::Phones);
         let places = if most > 1 || is_address { all(transcript) } else { about };
         let mut texts: Vec<String> = Vec::new();
-        for text in places.into_iter().flat_map(|at| spans(&transcript.passages[at].text)) {
-            if !texts.contains(&text) {
-                texts.push(text);
+        let mut seen: Vec<String> = Vec::new();
+        for at in places {
+            for text in spans(&transcript.passages[at].text) {
+                if !seen.contains(&text) {
+                    texts.push(transcript.original(at, &text));
+                    seen.push(text);
+                }
             }
         }
         if is_address && most == 1 && texts.len() > 1 {
@@ -363,5 +369,5 @@ fn sorted(mut found: Vec<usize>) -> Vec<usize> {
 }
 
 fn joined(transcript: &Transcript<'_>, found: &[usize]) -> String {
-    found.iter().map(|&at| transcript.passages[at].text.as_str()).collect::<Vec<_>>().join(" ")
+    found.iter().map(|&at| transcript.originals[at].text.as_str()).collect::<Vec<_>>().join(" ")
 }

@@ -3,6 +3,7 @@
 use super::index::QueryTerm;
 use super::stop_words::TASK_WORDS;
 use super::terms::{Term, TermReader};
+use crate::text::quote_marks::plain;
 use crate::text::word_list::{phrases, words};
 
 /// English words that ask for each other, a group a line: a question about the cost is answered by a price. Each is compared by its stem.
@@ -64,7 +65,7 @@ pub fn questions(prompt: &str, reader: &TermReader) -> Vec<Question> {
 /// True if a prompt asks for the whole transcript in short, and not for something in it.
 #[must_use]
 pub fn asks_for_summary(prompt: &str) -> bool {
-    let lower = prompt.to_lowercase();
+    let lower = plain(prompt).to_lowercase();
     let words: Vec<&str> = lower.split(|character: char| !character.is_alphanumeric()).collect();
     let starts = |beginnings: &[&str]| words.iter().any(|word| beginnings.iter().any(|stem| word.starts_with(stem)));
     let holds = |phrases: &[&str]| phrases.iter().any(|phrase| lower.contains(phrase));
@@ -100,8 +101,9 @@ fn task(text: &str) -> Option<Task> {
 }
 
 fn question(text: &str, reader: &TermReader) -> Question {
-    let terms = reader.terms(text);
-    let kind = kind(&terms, text);
+    let plain = plain(text);
+    let terms = reader.terms(&plain);
+    let kind = kind(&terms, &plain);
     let first = terms.first().map_or("", |term| term.word.as_str());
     let is_closed = ["do", "does", "did", "is", "are", "was", "were", "can", "has", "have", "will"].contains(&first);
     Question { text: text.to_owned(), kind, task: task(text), query: query(&terms, reader, kind), is_closed }

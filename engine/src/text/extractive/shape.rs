@@ -172,7 +172,7 @@ fn described(text: &str) -> (FieldType, String) {
         lower.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let is_one_of = |types: &[&str]| words.iter().any(|word| types.contains(word));
     let rest: Vec<&str> = lower
-        .split(|character: char| !character.is_alphanumeric() && !matches!(character, '\'' | '’'))
+        .split(|character: char| !character.is_alphanumeric() && character != '\'')
         .filter(|word| {
             !words!(
                 "string number integer float int boolean bool array list strings numbers null text or of str optional"

@@ -121,7 +121,7 @@ pub fn names(text: &str, reader: &TermReader) -> Vec<String> {
     };
     for word in text.split_whitespace() {
         let core = word.trim_matches(|character: char| !character.is_alphanumeric());
-        let core = core.strip_suffix("'s").or_else(|| core.strip_suffix("’s")).unwrap_or(core);
+        let core = core.strip_suffix("'s").unwrap_or(core);
         let lower = core.to_lowercase();
         let capital = core.chars().next().is_some_and(char::is_uppercase);
         let is_time = TIME_WORDS.contains(&lower.as_str()) || lower == "may";

@@ -112,3 +112,36 @@ fn ranking_holds_every_passage_once_the_best_first() {
     sorted.sort_unstable();
     assert_eq!(sorted, (0..7).collect::<Vec<_>>());
 }
+
+#[test]
+fn typographic_and_plain_marks_give_the_same_answers() {
+    let lines = [
+        ("A", 0, "Good morning, I met Jo O'Neal's team at the harbour."),
+        ("B", 4_000, "I'll send the contract's draft on Monday."),
+        ("B", 9_000, "The \"blue\" boat won't sail at ten o'clock."),
+    ];
+    let marked = |text: &str, mark: &str| text.replace('\'', mark).replace('"', "“");
+    let prompts = [
+        "What's this about?",
+        "What won't sail?",
+        "Who's at the harbour's meeting?",
+        "List the action items.",
+        "Return {\"people\": [\"string\"], \"action_items\": [\"string\"], \"time\": \"string\"}",
+        "Return {\"actions\": [{\"text\": \"string\", \"person\": \"string\"}]}",
+    ];
+    let plain = passages(&lines);
+    for mark in ["\u{2019}", "\u{2018}", "\u{2bc}", "\u{ff07}"] {
+        let texts = lines.map(|(_, _, text)| marked(text, mark));
+        let mut others = plain.clone();
+        others.iter_mut().zip(texts).for_each(|(passage, text)| passage.text = text);
+        for prompt in prompts {
+            for asked in [prompt.to_owned(), marked(prompt, mark)] {
+                assert_eq!(answer(&others, Some("en"), &asked), marked(&answer(&plain, Some("en"), prompt), mark));
+                let expected = answer_json(&plain, Some("en"), prompt);
+                let found = answer_json(&others, Some("en"), &asked);
+                let text = |value: &serde_json::Value| format!("{value}").replace("\\\"", "“");
+                assert_eq!(text(&found), text(&expected).replace('\'', mark), "{asked}");
+            }
+        }
+    }
+}

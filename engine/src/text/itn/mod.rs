@@ -10,6 +10,7 @@ use text2num::{Language, Token, find_numbers, get_interpreter_for, text2digits};
 
 use self::english::Written;
 use super::Word;
+use super::quote_marks::{is_typographic, plain, plain_words};
 use super::sentence_boundaries::CLOSERS;
 use super::tokens::{is_unspaced, joined};
 use crate::language::primary_subtag;
@@ -30,7 +31,8 @@ pub fn format(words: &[Word], language: &str) -> (Vec<Word>, String) {
 
 /// Numbers in digits. A word that replaces several has their span and the least of their confidences.
 fn numbers(words: &[Word], language: &str) -> Vec<Word> {
-    let spoken = spoken(words);
+    let read = plain_words(words);
+    let spoken = spoken(&read);
     let written = match get_interpreter_for(&primary_subtag(language)) {
         Some(Language::English(_)) => english::numbers(&spoken),
         Some(language) => foreign(&spoken, &language),
@@ -69,7 +71,7 @@ pub fn sentence(mut words: Vec<Word>) -> (Vec<Word>, String) {
         first.text = capitalised(&first.text);
     }
     if let Some(last) = words.last_mut()
-        && !last.text.trim_end_matches(CLOSERS).ends_with(ENDS)
+        && !plain(&last.text).trim_end_matches(CLOSERS).ends_with(ENDS)
         && !last.text.chars().any(is_unspaced)
     {
         let kept = last.text.trim_end_matches([',', ';', ':', '-']).len();
@@ -97,7 +99,6 @@ fn capitalised(text: &str) -> String {
 
 /// A word without the punctuation around it, or a part of one that is written with hyphens.
 struct Spoken<'a> {
-    word: &'a Word,
     /// Place of the word.
     at: usize,
     bare: &'a str,
@@ -124,12 +125,12 @@ fn spoken(words: &[Word]) -> Vec<Spoken<'_>> {
     let mut spoken = Vec::with_capacity(words.len());
     let mut apart = true;
     for (at, word) in words.iter().enumerate() {
-        let bare = word.text.trim_matches(|c: char| !c.is_alphanumeric());
+        let bare = word.text.trim_matches(is_mark);
         let before = at.checked_sub(1).and_then(|before| words.get(before));
         apart |= before.is_some_and(|before| word.start.saturating_sub(before.end) > PAUSE_MS);
-        apart |= word.text.starts_with(|c: char| !c.is_alphanumeric());
+        apart |= word.text.starts_with(is_mark);
         for part in bare.split('-') {
-            spoken.push(Spoken { word, at, bare: part, lower: part.to_lowercase(), apart });
+            spoken.push(Spoken { at, bare: part, lower: part.to_lowercase(), apart });
             apart = false;
         }
         apart = !trailing(&word.text).is_empty();
@@ -150,15 +151,14 @@ fn replaced(words: &[Word], spoken: &[Spoken<'_>], numbers: &[Written]) -> Vec<W
             continue;
         }
         written.extend_from_slice(&words[next..first.at]);
-        let head: String = first.word.text.chars().take_while(|c| !c.is_alphanumeric()).collect();
+        let replaced = &words[first.at..=last.at];
+        let (first_word, last_word) = (&words[first.at], &words[last.at]);
+        let head: String = first_word.text.chars().take_while(|c| is_mark(*c)).collect();
         written.push(Word {
-            text: format!("{head}{}{}", number.text, trailing(&last.word.text)),
-            start: first.word.start,
-            end: last.word.end,
-            confidence: words[first.at..=last.at].iter().map(|word| word.confidence).fold(1.0, f32::min),
-            speaker: first.word.speaker.clone(),
-            speaker_name: first.word.speaker_name.clone(),
-            channel: first.word.channel,
+            text: format!("{head}{}{}", number.text, trailing(&last_word.text)),
+            end: last_word.end,
+            confidence: replaced.iter().map(|word| word.confidence).fold(1.0, f32::min),
+            ..first_word.clone()
         });
         next = last.at + 1;
     }
@@ -202,5 +202,9 @@ fn foreign(spoken: &[Spoken<'_>], language: &Language) -> Vec<Written> {
 
 /// The punctuation at the end of a word.
 fn trailing(text: &str) -> &str {
-    &text[text.trim_end_matches(|c: char| !c.is_alphanumeric()).len()..]
+    &text[text.trim_end_matches(is_mark).len()..]
+}
+
+fn is_mark(character: char) -> bool {
+    !character.is_alphanumeric() || is_typographic(character)
 }

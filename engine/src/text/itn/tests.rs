@@ -158,3 +158,13 @@ fn a_long_run_of_number_words_ends() {
         assert!(!written(&spoken).is_empty());
     }
 }
+
+#[test]
+fn typographic_marks_stay_and_change_nothing() {
+    assert_eq!(text("er sagte „nein.“", "de"), "Er sagte „nein.“");
+    assert_eq!(
+        text("they\u{2bc}re «twenty three» of \u{2bc}forty five\u{2bc}", "en"),
+        "They\u{2bc}re «23» of \u{2bc}45\u{2bc}."
+    );
+    assert_eq!(text("they're \"twenty three\" of 'forty five'", "en"), "They're \"23\" of '45'.");
+}

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::text::quote_marks::plain;
 use crate::text::segments::Segment;
 use crate::text::word_list::phrases;
 
@@ -87,7 +88,7 @@ impl Cues {
         }
         let bare = |text: &str| text.trim_matches(|mark: char| !mark.is_alphanumeric()).to_lowercase();
         let words: Vec<String> =
-            sentences.iter().flat_map(|sentence| sentence.words).map(|word| bare(&word.text)).collect();
+            sentences.iter().flat_map(|sentence| sentence.words).map(|word| bare(&plain(&word.text))).collect();
         let rows_at = |at: usize| {
             let phrases = by_first.get(words[at].as_str()).into_iter().flatten();
             let read = phrases.filter(|(_, rest)| words[at + 1..].iter().take(rest.len()).eq(rest.iter()));

@@ -208,7 +208,7 @@ fn ages(reading: &Reading<'_>, found: &mut Vec<Finding>) {
             [_, "i" | "he" | "she", "am" | "is" | "was"] | [_, _, "i'm" | "he's" | "she's"] => {
                 ends_clause(reading, end)
             }
-            [_, _, "he" | "she"] => reading.tokens[here - 1].text.contains(['\'', '’']) && ends_clause(reading, end),
+            [_, _, "he" | "she"] => reading.tokens[here - 1].text.contains('\'') && ends_clause(reading, end),
             [
                 "i" | "he" | "she",
                 "am" | "is" | "will",

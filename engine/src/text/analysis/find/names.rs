@@ -111,7 +111,7 @@ impl Names<'_, '_> {
             self.reading.before(at, 1),
             "name" | "patient" | "customer" | "caller" | "client" | "contact" | "signed" | "from" | "surname" | "attn"
         ) && self.reading.tokens[at - 1].text.ends_with([':', '=']);
-        let owned = self.reading.before(at, 1) == "name" && self.reading.tokens[at - 1].text.contains(['\'', '’']);
+        let owned = self.reading.before(at, 1) == "name" && self.reading.tokens[at - 1].text.contains('\'');
         // "name Chidi Iyer, date of birth".
         let listed = matches!(self.reading.before(at, 1), "name" | "surname")
             && self.reading.tokens[at].flags & (GIVEN | SURNAME) != 0
@@ -206,7 +206,7 @@ impl Names<'_, '_> {
         let capitals = reading.cased && reading.tokens[start].capital;
         let mut end = start;
         while end < reading.tokens.len() && end - start < 5 {
-            let owner = |token: &super::super::reading::Token<'_>| token.text[token.core.end..].contains(['\'', '’']);
+            let owner = |token: &super::super::reading::Token<'_>| token.text[token.core.end..].contains('\'');
             if end > start && (reading.tokens[end - 1].after > Break::None || owner(&reading.tokens[end - 1])) {
                 break;
             }

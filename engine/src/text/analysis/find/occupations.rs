@@ -99,7 +99,7 @@ fn is_beside_person(reading: &Reading<'_>, words: &Range<usize>) -> bool {
     let Some(name) = words.start.checked_sub(1 + article) else { return false };
     let token = &reading.tokens[name];
     let closed = words.end == reading.tokens.len() || reading.tokens[words.end - 1].after >= Break::Clause;
-    let is_person = is_person_mask(token.text) || is_clear_given(token);
+    let is_person = is_person_mask(&token.text) || is_clear_given(token);
     is_person
         && (token.after == Break::Clause || token.masked && article > 0 && !reading.cased)
         && (closed || !reading.cased)

@@ -23,7 +23,7 @@ pub(super) fn person_near(reading: &Reading<'_>, at: usize, most: usize) -> bool
             && (PRONOUNS.contains(&token.lower.as_str())
                 || ROLES.contains(&token.lower.as_str())
                 || is_clear_given(token)
-                || is_person_mask(token.text))
+                || is_person_mask(&token.text))
     })
 }
 
@@ -65,7 +65,7 @@ pub(super) fn is_said_of_person(reading: &Reading<'_>, at: usize, most: usize) -
         // "he's" is "he" without its "'s".
         if matches!(word, "he" | "she")
             && reading.tokens[be].text.len() > reading.tokens[be].core.end
-            && reading.tokens[be].text.contains(['\'', '’'])
+            && reading.tokens[be].text.contains('\'')
         {
             return true;
         }
@@ -78,7 +78,7 @@ pub(super) fn is_said_of_person(reading: &Reading<'_>, at: usize, most: usize) -
                 && (matches!(token.lower.as_str(), "i" | "he" | "she" | "they" | "we" | "who")
                     || ROLES.contains(&token.lower.as_str())
                     || is_clear_given(token)
-                    || is_person_mask(token.text))
+                    || is_person_mask(&token.text))
         })
     })
 }

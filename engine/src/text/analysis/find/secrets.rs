@@ -43,7 +43,7 @@ pub fn find(reading: &Reading<'_>, cues: &[Cued], found: &mut Vec<Finding>) {
         };
         let Some(start) = value_start(reading, cued) else { continue };
         if reading.tokens[start].masked
-            || NO_VALUES.contains(&reading.lower(start)) && !reading.tokens[start].text.starts_with(['"', '“', '\''])
+            || NO_VALUES.contains(&reading.lower(start)) && !reading.tokens[start].text.starts_with(['"', '\''])
         {
             continue;
         }
@@ -58,7 +58,7 @@ pub fn find(reading: &Reading<'_>, cues: &[Cued], found: &mut Vec<Finding>) {
 fn value_start(reading: &Reading<'_>, cued: &Cued) -> Option<usize> {
     let end = cued.words.end;
     let last = &reading.tokens[end - 1];
-    let colon = last.text.ends_with([':', '=']) || last.text.ends_with("'s") || last.text.ends_with("’s");
+    let colon = last.text.ends_with([':', '=']) || last.text.ends_with("'s");
     if colon && last.after < Break::Sentence {
         return (end < reading.tokens.len()).then_some(end);
     }
@@ -78,7 +78,7 @@ fn value_start(reading: &Reading<'_>, cued: &Cued) -> Option<usize> {
                 return skip.filter(|at| reading.tokens[*at].sentence == reading.tokens[end - 1].sentence);
             }
             "to" | "as" if at == end => return (at + 1 < reading.tokens.len()).then_some(at + 1),
-            "" if matches!(reading.tokens[at].text, "=" | ":" | "-" | "–") => {
+            "" if matches!(&*reading.tokens[at].text, "=" | ":" | "-" | "–") => {
                 return (at + 1 < reading.tokens.len()).then_some(at + 1);
             }
             _ => {}
@@ -108,7 +108,7 @@ fn is_mixed(core: &str) -> bool {
 
 fn is_code_like(reading: &Reading<'_>, at: usize) -> bool {
     let token = &reading.tokens[at];
-    is_mixed(token.text)
+    is_mixed(&token.text)
         || token.core().chars().all(|letter| letter.is_ascii_digit())
         || small_number(&token.lower).is_some()
         || !token.is(COMMON)
@@ -117,7 +117,7 @@ fn is_code_like(reading: &Reading<'_>, at: usize) -> bool {
 /// The words of a value.
 fn value(reading: &Reading<'_>, start: usize, label: Label) -> Range<usize> {
     let first = &reading.tokens[start];
-    let quoted = first.text.starts_with(['"', '“', '\'', '‘']);
+    let quoted = first.text.starts_with(['"', '\'']);
     let most = if label == Label::Username { 7 } else { 8 };
     let mut end = start;
     while end < reading.tokens.len() && end - start < most {
@@ -126,9 +126,9 @@ fn value(reading: &Reading<'_>, start: usize, label: Label) -> Range<usize> {
             break;
         }
         end += 1;
-        let closed = quoted && token.text[token.core.end..].contains(['"', '”', '\'', '’']);
+        let closed = quoted && token.text[token.core.end..].contains(['"', '\'']);
         // A written value is one word.
-        let written = end == start + 1 && !quoted && is_mixed(token.text) && small_number(&token.lower).is_none();
+        let written = end == start + 1 && !quoted && is_mixed(&token.text) && small_number(&token.lower).is_none();
         if token.after > Break::None && !is_letter_by_letter(reading, end) || closed || written {
             break;
         }
@@ -147,7 +147,7 @@ fn is_plausible(reading: &Reading<'_>, cued: &Cued, words: &Range<usize>, label:
     let coded = |text: &str, lower: &str| {
         is_mixed(text) || text.chars().any(|letter| letter.is_ascii_digit()) || small_number(lower).is_some()
     };
-    let has_code = tokens.iter().any(|token| coded(token.text, &token.lower));
+    let has_code = tokens.iter().any(|token| coded(&token.text, &token.lower));
     let has_mark = tokens.iter().any(|token| {
         matches!(token.lower.as_str(), "underscore" | "dash" | "dot" | "hyphen" | "hashtag" | "exclamation" | "capital")
     });

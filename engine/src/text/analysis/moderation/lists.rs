@@ -77,7 +77,7 @@ impl Lists {
     /// The stem of a word, without the marks around it.
     pub(super) fn stem(&self, word: &str) -> String {
         let bare = word.trim_matches(|character: char| !character.is_alphanumeric()).to_lowercase();
-        let bare = bare.split(['\'', '\u{2019}']).next().unwrap_or_default();
+        let bare = bare.split('\'').next().unwrap_or_default();
         self.stemmer.stem(bare).into_owned()
     }
 

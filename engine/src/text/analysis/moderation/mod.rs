@@ -98,11 +98,12 @@ pub fn has_lists(language: &str) -> bool {
 #[must_use]
 pub fn moderate(sentences: &[Segment<'_>]) -> Option<SafetyReport> {
     let lists: &Lists = &ENGLISH;
+    let read: Vec<_> = sentences.iter().map(Segment::plain_words).collect();
     let mut stems_of: HashMap<&str, String> = HashMap::new();
-    let hits: Vec<Vec<Hit>> = sentences
+    let hits: Vec<Vec<Hit>> = read
         .iter()
-        .map(|sentence| {
-            let words = sentence.words.iter().flat_map(|word| word.text.split([' ', '-']));
+        .map(|words| {
+            let words = words.iter().flat_map(|word| word.text.split([' ', '-']));
             let stems = words.map(|word| stems_of.entry(word).or_insert_with(|| lists.stem(word)).clone());
             let stems: Vec<String> = stems.filter(|stem| !stem.is_empty()).collect();
             lists.hits(&stems)

@@ -53,7 +53,7 @@ pub fn sentiment(sentences: &[Segment<'_>]) -> Vec<SentenceSentiment> {
     sentences
         .iter()
         .map(|sentence| {
-            let (sentiment, confidence) = label(valence(&sentence.text).compound);
+            let (sentiment, confidence) = label(valence(&sentence.plain_text()).compound);
             SentenceSentiment {
                 text: sentence.text.clone(),
                 start: sentence.start,
