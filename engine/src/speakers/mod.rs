@@ -10,6 +10,7 @@
 //! - [`naming`]: the known people whose voices are heard.
 //! - [`activity`]: the activity of speakers, frame by frame, to stretches of speech.
 //! - [`words`]: a speaker for each word, and utterances.
+//! - [`sentences`]: changes of speaker at the ends of sentences.
 
 pub mod activity;
 pub mod clustering;
@@ -18,6 +19,7 @@ pub mod linkage;
 pub mod listener;
 pub mod naming;
 pub mod resegmentation;
+pub mod sentences;
 pub mod spectrum;
 pub mod windows;
 pub mod words;

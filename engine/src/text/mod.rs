@@ -10,7 +10,7 @@ mod number_words;
 pub(crate) mod quote_marks;
 pub mod search;
 pub mod segments;
-mod sentence_boundaries;
+pub(crate) mod sentence_boundaries;
 pub mod speech;
 pub mod subtitles;
 pub mod tokens;

@@ -18,6 +18,7 @@ use crate::pipeline::executors::device::DeviceExecutor;
 use crate::scheduler::Scheduler;
 use crate::speakers::clustering::in_order;
 use crate::speakers::naming::{DirectedWindow, KnownVoices};
+use crate::speakers::sentences::move_changes;
 use crate::speakers::words::{self, Activity};
 use crate::transcript::{KnownSpeaker, Transcript};
 use crate::vad::shared::SharedVad;
@@ -153,7 +154,9 @@ impl SpeakerLabelling {
             windows = joined(voices)?;
         }
         let spans: Vec<_> = transcript.words.iter().map(|word| word.start..word.end).collect();
-        let speakers = words::assign(&spans, &activity);
+        let mut speakers = words::assign(&spans, &activity);
+        let texts: Vec<&str> = transcript.words.iter().map(|word| word.text.as_str()).collect();
+        move_changes(&texts, &spans, &activity, &mut speakers);
         if let Some(Naming { model, known }) = &self.naming {
             let voices = KnownVoices::new(known.iter().map(|one| &*one.profile.direction), model.cohort());
             let people = words::people(&spans, &speakers, &voices.identify(&windows, &activity));
