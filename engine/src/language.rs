@@ -7,6 +7,9 @@ pub fn primary_subtag(code: &str) -> String {
     code.split(['-', '_']).next().unwrap_or(code).to_lowercase()
 }
 
+/// The language of checkpoints for English alone.
+pub(crate) const ENGLISH: &str = "en";
+
 /// Finds a code among `known`, case and separators ignored: the code itself, or else the first with the same primary
 /// subtag.
 pub(crate) fn find<'a, T>(code: &str, known: &'a BTreeMap<String, T>) -> Option<&'a T> {

@@ -38,7 +38,7 @@ pub struct Transcript {
     pub audio_duration_sec: f64,
     /// The service model.
     pub model: String,
-    /// Warnings about the audio, a line each.
+    /// Warnings about the audio and the analysis, a line each.
     pub warnings: Vec<String>,
 }
 
@@ -64,11 +64,15 @@ pub struct Utterance {
 impl Transcript {
     /// Does analysis passes over the words, with what a tagger finds in them, if there is one: that of
     /// [`Engine::tagger`](crate::Engine::tagger), say. Words, text and utterances are afterwards those that redaction and the profanity
-    /// filter leave.
+    /// filter leave. A pass that is left out for its language gets a warning.
     ///
     /// # Errors
     /// As [`analysis::analyze`]; the transcript has no words then.
     pub fn analyze(&mut self, passes: &Passes, tagger: Option<&dyn Tagger>) -> Result<Analysis> {
+        // Where nothing was said nothing is missing.
+        if !self.words.is_empty() {
+            self.warnings.extend(passes.left_out(self.language_code.as_deref()));
+        }
         let words = std::mem::take(&mut self.words);
         let done = analysis::analyze(words, self.language_code.as_deref(), passes, tagger)?;
         self.words = done.words;

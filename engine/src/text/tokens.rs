@@ -5,6 +5,7 @@ use std::path::Path;
 use tokenizers::Tokenizer;
 
 use super::Word;
+use super::word_list::words;
 use crate::error::{Error, Result};
 
 /// SentencePiece mark of the start of a word.
@@ -140,6 +141,12 @@ impl Vocabulary {
         self.pieces.iter().map(|piece| if piece.kind == PieceKind::Text { piece.text.as_str() } else { "" })
     }
 
+    /// True if the tokens are those of English text alone: its commonest words are among them, and no longer token has a letter
+    /// beyond ASCII. A configuration of the transducer and CTC families names no language.
+    pub fn is_english(&self) -> bool {
+        self.pieces.iter().all(|piece| piece.kind != PieceKind::Language) && are_english(self.texts())
+    }
+
     /// Words with times: `frame_ms` is the length of an encoder frame, `end_ms` that of the audio.
     pub fn words(&self, tokens: &[Token], frame_ms: f64, end_ms: u64) -> Spoken {
         let mut spoken = Spoken::default();
@@ -228,9 +235,37 @@ fn is_language_tag(text: &str) -> bool {
         && parts.next().is_none()
 }
 
+fn are_english<'a>(tokens: impl Iterator<Item = &'a str>) -> bool {
+    let common = words!("the and of to");
+    let mut found = vec![false; common.len()];
+    for token in tokens {
+        let text = token.trim_start_matches(WORD_START);
+        // Single letters of loan words have tokens of their own.
+        if text.chars().nth(1).is_some() && text.chars().any(|letter| letter.is_alphabetic() && !letter.is_ascii()) {
+            return false;
+        }
+        if let Some(at) =
+            common.iter().position(|word| token.starts_with(WORD_START) && text.eq_ignore_ascii_case(word))
+        {
+            found[at] = true;
+        }
+    }
+    !found.contains(&false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tokens_of_english_alone_are_known() {
+        let of = |tokens: &str| are_english(tokens.split(' '));
+        assert!(of("▁the ▁And ▁of ▁to ing é ' <0xC3>"));
+        assert!(!of("▁the ▁and ▁of ▁to ção"), "of several languages");
+        assert!(!of("▁the ▁and ▁of ▁to при"));
+        assert!(!of("▁de ▁en ▁van ▁to the and of"), "of another language");
+        assert!(!of(""));
+    }
 
     #[test]
     fn language_tags_are_told_from_other_special_tokens() {

@@ -168,6 +168,9 @@ pub fn run(args: &AnalyzeArgs) -> Result<()> {
     if asked.pii {
         analysis::check_redaction(Some(&args.language))?;
     }
+    for warning in asked.passes().left_out(Some(&args.language)) {
+        output::say(&format_args!("warning: {warning}"));
+    }
     let tagger = tagger(args, asked)?;
     let format = args.format.unwrap_or(if args.lines { TextFormat::Json } else { TextFormat::Text });
     let input = open(&args.file)?;

@@ -53,6 +53,14 @@ fn entities_without_redaction_leave_the_text() {
 }
 
 #[test]
+fn a_pass_that_lacks_the_language_is_left_out_with_a_warning() {
+    let run = analyze(&["--sentiment", "--summary", "--language", "de"], "Das ist sehr gut.");
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    assert!(run.stderr.contains("warning: sentiment analysis was left out: it cannot be done in de"), "{}", run.stderr);
+    assert_eq!(analyze(&["--sentiment"], "This is very good.").stderr, "");
+}
+
+#[test]
 fn text_shows_what_remains() {
     assert_eq!(
         analyze(&["--pii", "--profanity"], "Call me, you bastard:\n  415-555-0132\n").stdout,

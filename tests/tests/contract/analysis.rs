@@ -73,6 +73,20 @@ fn each_flag_fills_its_field_alone() {
 }
 
 #[test]
+fn an_analysis_that_lacks_the_language_is_left_out_with_a_warning() {
+    let account = service().account();
+    let left_out = |done: &Value| -> Vec<String> {
+        let warnings = done["warnings"].as_array().unwrap().iter().filter_map(Value::as_str);
+        warnings.filter(|warning| warning.contains("left out")).map(str::to_owned).collect()
+    };
+    let asked = json!({"language_code": "de", "sentiment_analysis": true, "auto_chapters": true});
+    let done = analyzed(&account, asked);
+    assert_eq!(done["sentiment_results"], Value::Null);
+    assert_eq!(left_out(&done), ["sentiment analysis was left out: it cannot be done in de"]);
+    assert_eq!(left_out(&analyzed(&account, json!({"sentiment_analysis": true}))), [""; 0]);
+}
+
+#[test]
 fn all_flags_go_together() {
     let mut options = json!({"pii_redaction": true, "profanity_filter": true});
     for (flag, _) in FLAGS {

@@ -12,6 +12,7 @@ use crate::decoding::fusion::{BEAM, Fusion};
 use crate::decoding::keyterms::{ExpectedTerms, Keyterms};
 use crate::decoding::{Beam, Search, Token};
 use crate::error::{Error, Result};
+use crate::language::ENGLISH;
 use crate::models::fastconformer::FastConformer;
 use crate::options::TranscribeOptions;
 use crate::pipeline::executors::device::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
@@ -172,6 +173,7 @@ pub(crate) fn transcribe(
         }
     }
     let confidence = spoken.confidence();
+    let english = || model.vocabulary().is_english().then(|| ENGLISH.to_owned());
     let warnings = audio
         .warnings()
         .into_iter()
@@ -184,7 +186,7 @@ pub(crate) fn transcribe(
         words: spoken.words,
         utterances: None,
         confidence,
-        language_code: spoken.language.or_else(|| options.language.clone()),
+        language_code: spoken.language.or_else(|| options.language.clone()).or_else(english),
         audio_duration_sec: audio.position_s(),
         model: options.model.clone().unwrap_or_default(),
         warnings,

@@ -12,7 +12,7 @@ use super::window_reader::WindowReader;
 use crate::audio::AudioStream;
 use crate::decoding::keyterms::Keyterm;
 use crate::error::{Error, Result};
-use crate::language::primary_subtag;
+use crate::language::{ENGLISH, primary_subtag};
 use crate::models::whisper::{Previous, SAMPLES_PER_FRAME, Task, Whisper};
 use crate::options::TranscribeOptions;
 use crate::pipeline::executors::device::{DeviceExecutor, StreamInput, StreamOutput, StreamRequest};
@@ -161,9 +161,6 @@ fn transcribe_sequential(
     stream.finish(None);
     Ok(text)
 }
-
-/// The language of checkpoints that have no tokens for others.
-const ENGLISH: &str = "en";
 
 /// The language of this code, or the way to detect it: one of several, in each window, or any.
 ///

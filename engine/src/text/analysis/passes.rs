@@ -57,6 +57,29 @@ impl Passes {
     }
 }
 
+/// A pass that needs a language: its name, true if it is asked, and the languages that it has.
+type Needs = (&'static str, bool, fn(&str) -> bool);
+
+impl Passes {
+    /// A warning for each pass that is asked and left out, as it lacks the language or the language is not known.
+    #[must_use]
+    pub fn left_out(&self, language: Option<&str>) -> Vec<String> {
+        let needs: [Needs; 4] = [
+            ("entity detection", self.entities, has_language),
+            ("sentiment analysis", self.sentiment, has_lexicon),
+            ("content moderation", self.moderation, has_lists),
+            ("the profanity filter", self.profanity_filter, profanity::has_language),
+        ];
+        let reason = |has: fn(&str) -> bool| match language {
+            Some(language) if has(language) => None,
+            Some(language) => Some(format!("it cannot be done in {language}")),
+            None => Some("the language is not known".to_owned()),
+        };
+        let asked = needs.into_iter().filter(|(_, asked, _)| *asked);
+        asked.filter_map(|(name, _, has)| Some(format!("{name} was left out: {}", reason(has)?))).collect()
+    }
+}
+
 /// The findings of the passes. A field is none if it was not asked or if nothing was found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Analysis {

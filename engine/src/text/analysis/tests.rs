@@ -376,3 +376,23 @@ fn a_negation_counts_with_every_apostrophe() {
         assert_eq!((found[0].sentiment, found[0].text.as_str()), (expected, text));
     }
 }
+
+#[test]
+fn passes_that_a_language_lacks_are_named() {
+    let mut passes =
+        Passes { entities: true, sentiment: true, moderation: true, profanity_filter: true, ..Passes::default() };
+    assert_eq!(passes.left_out(Some("en-US")), [""; 0]);
+    assert_eq!(
+        passes.left_out(Some("de")),
+        [
+            "entity detection was left out: it cannot be done in de",
+            "sentiment analysis was left out: it cannot be done in de",
+            "content moderation was left out: it cannot be done in de",
+        ]
+    );
+    assert_eq!(passes.left_out(Some("ja")).len(), 4);
+    passes = Passes { sentiment: true, chapters: true, summary: Some(summary::SummaryForm::Gist), ..Passes::default() };
+    assert_eq!(passes.left_out(None), ["sentiment analysis was left out: the language is not known"]);
+    passes.sentiment = false;
+    assert_eq!(passes.left_out(None), [""; 0], "chapters and summaries are made in any language");
+}
