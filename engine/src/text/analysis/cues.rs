@@ -58,7 +58,8 @@ const CUES: &[(Cue, &str)] = &[
          reach him,reach her,reach us,contact number,callback number,call back,phone number,my number,his number,her number,\
          their number,our number,your number,dial,ring me,tel,number to reach,best number,voicemail,contact me,hotline,extension,\
          telephone number,mobile number,cell number,emergency contact,pager,give me a ring,number is,number was,reached on,reached at,phone's,sms,ring,\
-         give me a call,give him a call,give her a call,signal,telegram,daytime number,work number,home number,new number",
+         give me a call,give him a call,give her a call,signal,telegram,daytime number,work number,home number,new number,telefon,mobil,rufnummer,\
+         telefonnummer,telefono,movil,cellulare,telefoon,mobiel",
     ),
     (
         Cue::Card,

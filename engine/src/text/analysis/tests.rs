@@ -102,6 +102,21 @@ fn names_are_told_by_the_words_around_them() {
 }
 
 #[test]
+fn names_that_a_comma_or_a_colon_sets_apart_are_hidden() {
+    for (text, expected) in [
+        ("Smith, John A. (Accounts)", "[PERSON_NAME]. (Accounts)"),
+        ("CHAPIN: I think that it works.", "[PERSON_NAME]: I think that it works."),
+        ("Chapin, can I ask you something?", "[PERSON_NAME], can I ask you something?"),
+        ("Telefono: 912 345 678", "Telefono: [PHONE_NUMBER]"),
+    ] {
+        assert_eq!(hidden(text), expected);
+    }
+    for text in ["Boston, can I ask you something?", "NOTE: I think that it works.", "Figures: 912 345 678"] {
+        assert_eq!(hidden(text), text);
+    }
+}
+
+#[test]
 fn what_bears_a_name_or_looks_like_one_stays() {
     for text in [
         "The jack of hearts is missing.",

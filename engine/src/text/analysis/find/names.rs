@@ -79,7 +79,7 @@ pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], tagged: &[Find
     let mut hits: Vec<Hit> = Vec::new();
     let mut at = 0;
     while at < reading.tokens.len() {
-        let hit = names.after_cue(at).or_else(|| names.by_lists(at));
+        let hit = names.after_cue(at).or_else(|| names.set_apart(at)).or_else(|| names.by_lists(at));
         match hit {
             Some((words, confidence, source)) => {
                 at = words.end.max(at + 1);
@@ -212,7 +212,7 @@ impl Names<'_, '_> {
             }
             let token = &reading.tokens[end];
             let lower = token.lower.as_str();
-            if token.masked {
+            if token.masked || end > start && token.text.starts_with('(') {
                 break;
             }
             if end > start && PARTICLES.contains(&lower) {
@@ -264,6 +264,41 @@ impl Names<'_, '_> {
         let listed = token.flags & (GIVEN | SURNAME) != 0;
         (listed && (!token.is(COMMON) || token.is(FIRM) || SETS.surnames.contains(token.lower.as_str())))
             || (!token.is(COMMON) && (strong || token.flags & !RARE == 0) && token.flags & COMPANY == 0)
+    }
+
+    /// A family name that a comma or a colon sets apart: "Smith, John A.", "CHAPIN: I think so", "Chapin, can I".
+    fn set_apart(&self, at: usize) -> Option<Hit> {
+        let reading = self.reading;
+        let token = &reading.tokens[at];
+        // Capitals throughout are how a masthead writes, in whatever text.
+        let is_masthead = token.text.ends_with(':') && !token.core().contains(char::is_lowercase);
+        let is_name = (reading.cased || is_masthead)
+            && token.capital
+            && !token.masked
+            && token.lower.len() > 2
+            && token.flags & (SURNAME | GIVEN) != 0
+            && token.flags & (COMPANY | CALENDAR | TOWN) == 0
+            && (!token.is(COMMON) || SETS.surnames.contains(token.lower.as_str()));
+        if !is_name || self.is_stop(at) || self.is_other_phrase(at) {
+            return None;
+        }
+        let mark = &token.text[token.core.end..];
+        let next = reading.tokens.get(at + 1)?;
+        if mark == "," && token.is(SURNAME) && next.capital && is_clear_given(next) && self.is_wordlike(at + 1) {
+            let mut end = self.extent(at + 1, false).end.max(at + 2);
+            end += usize::from(
+                reading.tokens[end - 1].after == Break::None
+                    && reading
+                        .tokens
+                        .get(end)
+                        .is_some_and(|token| token.capital && token.lower.len() == 1 && token.lower != "i"),
+            );
+            return Some((at..end, 0.8, Source::List));
+        }
+        let addressed = mark == ","
+            && words!("can could would will i you please do did how let thanks when where why are")
+                .contains(&next.lower.as_str());
+        (token.first && !token.is(COMMON) && (mark == ":" || addressed)).then_some((at..at + 1, 0.7, Source::List))
     }
 
     /// A name that the lists tell.

@@ -42,7 +42,11 @@ pub fn find(reading: &Reading<'_>, cues: &[Cued], found: &mut Vec<Finding>) {
             _ => continue,
         };
         let Some(start) = value_start(reading, cued) else { continue };
+        // The value has been found by its form.
+        let is_form = |at: usize| reading.tokens.get(at).is_some_and(|token| token.form.is_some());
         if reading.tokens[start].masked
+            || is_form(start)
+            || is_form(start + 1)
             || NO_VALUES.contains(&reading.lower(start)) && !reading.tokens[start].text.starts_with(['"', '\''])
         {
             continue;

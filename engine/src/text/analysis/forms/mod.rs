@@ -67,7 +67,7 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
             Label::Password,
             r#"(?ix)(?P<key> [a-z0-9_.-]* (?: passw(?:or)?d | passphrase | passcode | pwd | secret | token | (?:api|access|auth|account|secret|private|encryption)[_-]?key ) (?:[_-]?id)? ["']? )
                \s* (?P<sign> :=|=>|=|: ) \s* (?: "(?P<double>[^"\n]+)" | '(?P<single>[^'\n]+)' | (?P<bare>[^\s,;&"'{}<>|()\[\]]+) )"#,
-            |_, _, _| true,
+            |_, _, after| !after.starts_with(['(', '[']),
         ),
         (Label::IpAddress, r"\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2}\b)?", |before, found, after| {
             is_quad(found) && !is_version(before) && !continues(before, after)
@@ -317,6 +317,7 @@ mod tests {
             ("passwd: xk9-horse", "passwd: [PASSWORD]"),
             ("DB_PASSWORD=tiger", "DB_PASSWORD=[PASSWORD]"),
             (r#""api_key": "a8f5f167f44f""#, r#""api_key": "[PASSWORD]""#),
+            (r#"{"password":"s3cr3t","port":80}"#, r#"{"password":"[PASSWORD]","port":80}"#),
         ] {
             assert_eq!(hidden(text), expected);
         }
@@ -331,6 +332,7 @@ mod tests {
             "max_tokens=100, token: the smallest part, password=None",
             "Install react@18.2.0 at 12:30:45 for $1,234.50.",
             "Commit 3f2a9b7c1d2e3f4a5b6c7d8e9f0a1b2c3d4e5f6a is on page 3, 24/7.",
+            "let token = next_token(); let secret = keys[0];",
             "std::fs::read and a::b are paths.",
         ] {
             assert_eq!(hidden(text), text);
