@@ -25,7 +25,7 @@ pub fn markup_extent(text: &str, ended: bool) -> Extent {
     let letters = text.as_bytes();
     match letters.first() {
         Some(b'<') => match text[1..].chars().next() {
-            Some(next) if next.is_ascii_alphabetic() || ['/', '!', '?'].contains(&next) => {
+            Some(next) if !is_address(text) && (next.is_ascii_alphabetic() || ['/', '!', '?'].contains(&next)) => {
                 closing(text, 1, b'<', b'>', ended)
             }
             None if !ended => Extent::Unknown,
@@ -44,6 +44,16 @@ pub fn markup_extent(text: &str, ended: bool) -> Extent {
         },
         _ => Extent::None,
     }
+}
+
+/// True for an address or a file's name in angle brackets, which is read: `<https://a.b>`, `<jo@a.b>`, `<stdio.h>`.
+fn is_address(text: &str) -> bool {
+    let end = text.find(|end: char| end.is_whitespace() || ['>', '"', '\''].contains(&end)).unwrap_or(text.len());
+    let inner = &text[1..end];
+    let name = inner.split(|end: char| !end.is_ascii_alphanumeric() && end != '-').next().unwrap_or_default();
+    !name.is_empty() && inner[name.len()..].starts_with(['@', '.', '+', '_'])
+        || inner[name.len()..].starts_with("://")
+        || inner.starts_with("mailto:")
 }
 
 /// The extent up to a closing mark, with neither a blank line nor another opening mark before it.

@@ -11,11 +11,11 @@ const WITH_STOP: &[&str] = phrases!(
      dept: department, ed: edition, esp: especially, esq: esquire, est: established, etc: et cetera, ext: extension, \
      feb: february, fri: friday, ft: fort, gen: general, gov: governor, govt: government, hon: honorable, \
      hwy: highway, inc: incorporated, incl: including, intl: international, jan: january, jr: junior, jul: july, \
-     jun: june, lt: lieutenant, ltd: limited, maj: major, max: maximum, messrs: messieurs, min: minimum, \
+     jun: june, lt: lieutenant, ltd: limited, maj: major, mar: march, max: maximum, messrs: messieurs, min: minimum, \
      misc: miscellaneous, mon: monday, mr: mister, mrs: missus, ms: ms, mt: mount, nov: november, oct: october, \
      orig: originally, pkwy: parkway, pres: president, prof: professor, pvt: private, rd: road, ref: reference, \
      rep: representative, rev: reverend, sat: saturday, sen: senator, sept: september, sep: september, sgt: sergeant, \
-     sr: senior, tel: telephone, temp: temperature, thu: thursday, thurs: thursday, tue: tuesday, tues: tuesday, \
+     sr: senior, sun: sunday, tel: telephone, temp: temperature, thu: thursday, thurs: thursday, tue: tuesday, tues: tuesday, \
      univ: university, viz: namely, vs: versus, wed: wednesday"
 );
 
@@ -108,6 +108,10 @@ pub fn is_stopped_before(word: &str, next: &str) -> bool {
         return true;
     }
     stopped(word).and_then(|stem| Some((stem, with_stop(stem, next)?))).is_some_and(|(stem, said)| {
+        // A name is compared, or belongs to brothers.
+        if ["cf", "Cf", "Bros", "viz"].contains(&stem) {
+            return true;
+        }
         let first = next.trim_start_matches(['(', '"', '\'']).chars().next();
         let is_date = |said: &str| said.ends_with("day") || MONTHS.contains(&said);
         let next_said = stopped(next).and_then(|next| with_stop(next, "1"));

@@ -3,6 +3,27 @@
 use super::words::{initialism, is_acronym, word};
 use super::{Rule, group, numbers};
 
+/// Numbers with a fraction that are joined to letters; they are tried before plain numbers.
+pub const DECIMALS: &[Rule] = &[
+    // "802.11n" is said as a name.
+    Rule(r"802\.11([a-z]{0,2})\b", |found, _| Some(format!("eight oh two eleven {}", initialism(group(found, 1))))),
+    // "6.02e23"
+    Rule(r"(\d+(?:\.\d+)?)[eE]([+-]?)(\d{1,3})\b", |found, _| {
+        let sign = if group(found, 2) == "-" { "minus " } else { "" };
+        let (number, power) = (numbers::number(group(found, 1)), numbers::whole(group(found, 3)));
+        Some(format!("{number} times ten to the power of {sign}{power}"))
+    }),
+    // "16.04LTS", "2.0b1", "3.12.1rc2", "3.x"
+    Rule(r"(\d+(?:\.\d+)+)([A-Za-z][A-Za-z0-9]*)\b", |found, _| {
+        let parts: Vec<String> = match group(found, 1).split('.').collect::<Vec<_>>().as_slice() {
+            [_, _] => vec![numbers::number(group(found, 1))],
+            parts => parts.iter().map(|part| numbers::whole(part)).collect(),
+        };
+        Some(format!("{} {}", parts.join(" point "), code(group(found, 2))))
+    }),
+    Rule(r"(\d+)\.x\b", |found, _| Some(format!("{} point X", numbers::whole(group(found, 1))))),
+];
+
 pub const RULES: &[Rule] = &[
     // "A4", "B-52", "BA249", "COVID-19", "iPhone15"; not "mid-1990s"
     Rule(r"([A-Za-z]+)(-?)(\d+)([A-Za-z0-9]*(?:-[A-Z0-9]*\d[A-Z0-9]*)*)\b", |found, _| {

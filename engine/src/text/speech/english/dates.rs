@@ -68,6 +68,14 @@ pub const RULES: &[Rule] = &[
         let at = MONTHS.iter().position(|name| Some(*name) == month(group(found, 2)))?;
         day_first(number(found, 1)?, at as u64 + 1, group(found, 3), place)
     }),
+    // "GMT-5", "UTC+5:30"
+    Rule(r"(GMT|UTC)\s?([+-]|\u{2013})\s?(\d{1,2})(?::?(\d{2}))?\b", |found, _| {
+        let hours = number(found, 3).filter(|hours| *hours <= 14)?;
+        let sign = if group(found, 2) == "+" { "plus" } else { "minus" };
+        let minutes = number(found, 4).filter(|minutes| *minutes > 0).map(numbers::cardinal).unwrap_or_default();
+        let zone = super::words::initialism(group(found, 1));
+        Some(format!("{zone} {sign} {} {minutes}", numbers::cardinal(hours)))
+    }),
     // "3:05 pm", "15:30", "10:15:30"
     Rule(r"(?i)(\d{1,2}):(\d{2})(?::(\d{2}))?(?:\s?(a\.m\.?|p\.m\.?|am\b|pm\b))?", |found, place| {
         let digits = |next: char| next.is_ascii_digit() || next == ':';

@@ -73,6 +73,11 @@ pub const RULES: &[Rule] = &[
         let Unit(_, one, many) = unit(group(found, 2))?;
         Some(counted(group(found, 1), &format!("square {one}"), &format!("square {many}")))
     }),
+    // "1h 30m", "2 min 5 s"
+    Rule(r"(?:\d+\s?(?:d|h|hrs?|m|mins?|s|secs?)(?:,?\s)?){2,4}", |found, place| {
+        let joined = place.after(found).starts_with(|next: char| next.is_ascii_alphanumeric());
+        (!joined || group(found, 0).ends_with(' ')).then(|| duration(group(found, 0))).flatten()
+    }),
     // "5 km", "10-20 kg", "5-km", "60 km/h", "3 m²"
     Rule(
         concat!(
@@ -109,7 +114,10 @@ pub const RULES: &[Rule] = &[
             }
             let Unit(_, one, many) = unit(bare)?;
             let number = ranged(place, group(found, 1), group(found, 2), group(found, 3))?;
-            let single = group(found, 2) == "1" && group(found, 3).is_empty() || joint == "-";
+            let noun =
+                after.strip_prefix(' ').and_then(|next| next.split(|end: char| !end.is_ascii_alphabetic()).next());
+            let described = noun.is_some_and(|noun| DESCRIBED.contains(&noun));
+            let single = group(found, 2) == "1" && group(found, 3).is_empty() || joint == "-" || described;
             Some(format!("{number} {power}{}", if single { one } else { many }))
         },
     ),
@@ -119,10 +127,31 @@ pub const RULES: &[Rule] = &[
         let counted = symbol.len() > 1 && !["in", "mi", "Pa"].contains(&symbol) && is_count(place.previous);
         (counted && place.before().ends_with(' ')).then(|| many.to_owned())
     }),
-    // "10k", "5M", "2bn"
-    Rule(concat!("(", number!(), r")(k|M|mn|bn|tn)\b"), |found, _| {
+    // "1.5K users", "7B parameters"; not "4K" and "flat 4B"
+    Rule(concat!("(", number!(), r")([kKBT])\b"), |found, place| {
+        let (number, letter) = (group(found, 1), group(found, 2));
+        let after = place.after(found);
+        let noun = after.strip_prefix([' ', '-']).unwrap_or_default();
+        let noun = noun.split(|end: char| !end.is_ascii_alphabetic()).next().unwrap_or_default();
+        let is_run =
+            ["run", "race", "walk", "resolution", "video", "display", "monitor", "tv", "screen"].contains(&noun);
+        let fraction = number.contains('.') || number.len() > 2 && letter != "B";
+        let counts =
+            noun.len() > 2 && (noun.ends_with('s') || ["people", "parameter", "token", "model"].contains(&noun));
+        let named = place.previous.ends_with('.') || is_place(place.previous);
+        let applies = letter == "k" || fraction || counts;
+        (applies && !is_run && !named).then(|| {
+            let scale = match letter {
+                "B" => "billion",
+                "T" => "trillion",
+                _ => "thousand",
+            };
+            format!("{} {scale}", numbers::number(number))
+        })
+    }),
+    // "5M", "2bn"
+    Rule(concat!("(", number!(), r")(M|mn|bn|tn)\b"), |found, _| {
         let scale = match group(found, 2) {
-            "k" => "thousand",
             "bn" => "billion",
             "tn" => "trillion",
             _ => "million",
@@ -158,6 +187,42 @@ fn ranged(place: &Place, sign: &str, from: &str, to: &str) -> Option<String> {
     let minus = if sign.is_empty() { "" } else { "minus " };
     let from = numbers::number(from);
     Some(if to.is_empty() { format!("{minus}{from}") } else { format!("{minus}{from} to {}", numbers::number(to)) })
+}
+
+/// Nouns that a measure describes: "a 500m race".
+const DESCRIBED: &[&str] = words!(
+    "race run dash sprint swim walk hike ride engine jack lens screen display monitor cable wire pipe rope fence pool \
+     film tower battery charger adapter bottle can tank bag drive limit delay gun bullet bolt"
+);
+
+/// True for what has a number with a letter: "apartment 4B".
+fn is_place(previous: &str) -> bool {
+    let lower = previous.to_ascii_lowercase();
+    ["apt", "apartment", "flat", "room", "unit", "suite", "seat", "gate", "block", "section", "building", "exit"]
+        .contains(&lower.as_str())
+}
+
+/// Days, hours, minutes and seconds, each once and in this order.
+fn duration(text: &str) -> Option<String> {
+    let (mut said, mut last) = (Vec::new(), 0);
+    let mut rest = text.trim_end_matches([' ', ',']);
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, behind) = rest.split_at(digits);
+        let behind = behind.trim_start();
+        let letters = behind.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let (rank, one, many) = match behind.as_bytes().first()? {
+            b'd' => (1, "day", "days"),
+            b'h' => (2, "hour", "hours"),
+            b'm' => (3, "minute", "minutes"),
+            _ => (4, "second", "seconds"),
+        };
+        (rank > last).then_some(())?;
+        last = rank;
+        said.push(counted(number, one, many));
+        rest = behind[letters..].trim_start_matches([' ', ',']);
+    }
+    (said.len() > 1).then(|| said.join(" "))
 }
 
 fn is_decade(number: &str) -> bool {

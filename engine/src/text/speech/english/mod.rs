@@ -68,12 +68,13 @@ type Say = fn(&Captures, &Place) -> Option<String>;
 struct Rule(&'static str, Say);
 
 /// Rules in the order in which they are tried.
-const RULES: [&[Rule]; 8] = [
+const RULES: [&[Rule]; 9] = [
     web::RULES,
     telephone::RULES,
     dates::RULES,
     money::RULES,
     measures::RULES,
+    codes::DECIMALS,
     plain_numbers::RULES,
     codes::RULES,
     words::RULES,
@@ -289,6 +290,74 @@ mod tests {
     fn written_forms_are_said_as_readers_say_them() {
         assert!(FORMS.lines().count() >= 280);
         let wrong = wrong(FORMS);
+        assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    }
+
+    /// More written forms, wrong and right neighbours mixed.
+    const MORE_FORMS: &str = "\
+The talk takes 1h 30m.\tthe talk takes one hour thirty minutes\n\
+It ran 2h15m.\tit ran two hours fifteen minutes\n\
+It ran 1d 2h 3m 4s.\tit ran one day two hours three minutes four seconds\n\
+5 min 30 sec\tfive minutes thirty seconds\n\
+3m 20s later\tthree minutes twenty seconds later\n\
+a 30m pool\ta thirty meter pool\n\
+It is 30m long.\tit is thirty meters long\n\
+5d 3h\tfive days three hours\n\
+GMT-5\tg m t minus five\n\
+UTC+5:30\tu t c plus five thirty\n\
+UTC +2\tu t c plus two\n\
+at 5 PM GMT+1\tat five p m g m t plus one\n\
+1.7B parameters\tone point seven billion parameters\n\
+a 70B model\ta seventy billion model\n\
+8B people\teight billion people\n\
+flat 4B is free\tflat four b is free\n\
+Apt. 12B\tapartment twelve b\n\
+3.4K stars\tthree point four thousand stars\n\
+200K users\ttwo hundred thousand users\n\
+a 4K display\ta four k display\n\
+10k steps\tten thousand steps\n\
+2.5T tokens\ttwo point five trillion tokens\n\
+415 555 0132\tfour one five five five five zero one three two\n\
+415-555-0132\tfour one five five five five zero one three two\n\
+100 200 people\tone hundred two hundred people\n\
+On Sun. we rest.\ton sunday we rest\n\
+I saw the sun. It rose.\ti saw the sun it rose\n\
+They mar. the wood\tthey mar the wood\n\
+2.0b3\ttwo point zero b three\n\
+802.11ax\teight oh two eleven a x\n\
+<mailto:jo@x.com>\tjo at x dot com\n\
+<jo@x.com>\tjo at x dot com\n\
+see <https://example.com/a>.\tsee example dot com slash a\n\
+a <b>bold</b> word\ta bold word\n\
+<a href=\"https://x.y\">here</a>\there\n\
+PIN 0042\tpin zero zero four two\n\
+Dial 112 now\tdial one one two now\n\
+911 people\tnine hundred eleven people\n\
+3.x and 4.x\tthree point x and four point x\n\
+1.5e-3\tone point five times ten to the power of minus three\n\
+1.234,56 €\tone thousand two hundred thirty four euros and fifty six cents\n\
+Mar. 4\tmarch fourth\n\
+On Mar. 14 we met.\ton march fourteenth we met\n\
+In Mar. we met.\tin march we met\n\
+555 123 4567\tfive five five one two three four five six seven\n\
+call me at 321 434-5049\tcall me at three two one four three four five zero four nine\n\
+1300 555 019\tone three zero zero five five five zero one nine\n\
+06 12 34 56 78\tzero six one two three four five six seven eight\n\
+90210 is a ZIP code\tnine zero two one zero is a zip code\n\
+a town of 90210 people\ta town of ninety thousand two hundred ten people\n\
+ZIP: 02139-4307\tzip zero two one three nine four three zero seven\n\
+Order #12345\torder number one two three four five\n\
+#42\tnumber forty two\n\
+0.5B model\tzero point five billion model\n\
+Python 3.12.1rc2\tpython three point twelve point one r c two\n\
+a/b/c\ta slash b slash c\n\
+rock 'n' roll, rock'n'roll\trock and roll rock and roll\n\
+cf. Smith\tcompare smith\n\
+$-5\tminus five dollars";
+
+    #[test]
+    fn neighbours_of_written_forms_are_said_apart() {
+        let wrong = wrong(MORE_FORMS);
         assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
     }
 

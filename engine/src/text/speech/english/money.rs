@@ -15,6 +15,17 @@ macro_rules! scale {
 struct Currency(&'static str, &'static str, &'static str, &'static str);
 
 pub const RULES: &[Rule] = &[
+    // "€1.234,56", "1.234,56 €"
+    Rule(r"([$\u{20ac}\u{a3}])\s?(\d{1,3}(?:\.\d{3})+,\d{2})\b", |found, place| {
+        Some(amount(currency(group(found, 1))?, &point_decimal(group(found, 2)), "", None, found, place))
+    }),
+    Rule(r"(\d{1,3}(?:\.\d{3})*,\d{2})\s?\u{20ac}", |found, place| {
+        Some(amount(currency("\u{20ac}")?, &point_decimal(group(found, 1)), "", None, found, place))
+    }),
+    // "$-5"
+    Rule(concat!(r"([$\u{20ac}\u{a3}])-(", number!(), r")\b"), |found, place| {
+        Some(format!("minus {}", amount(currency(group(found, 1))?, group(found, 2), "", None, found, place)))
+    }),
     // "$5.20", "-€3", "£1bn", "US$5 million", "$5-10"
     Rule(
         concat!(
@@ -67,6 +78,11 @@ pub const RULES: &[Rule] = &[
     // "50¢"
     Rule(r"(\d+)\s?\u{a2}", |found, _| Some(counted(group(found, 1), "cent", "cents"))),
 ];
+
+/// A number with a comma before its fraction, in the English form.
+fn point_decimal(number: &str) -> String {
+    number.replace('.', "").replace(',', ".")
+}
 
 fn currency(sign: &str) -> Option<Currency> {
     Some(match sign {

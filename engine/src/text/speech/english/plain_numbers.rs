@@ -73,7 +73,13 @@ pub const RULES: &[Rule] = &[
         Some(format!("{} to {}", numbers::whole(group(found, 1)), numbers::whole(group(found, 2))))
     }),
     // "#5"
-    Rule(r"#(\d[\d,]*\d|\d)\b", |found, _| Some(format!("number {}", numbers::whole(group(found, 1))))),
+    Rule(r"#(\d[\d,]*\d|\d)\b", |found, _| {
+        let number = group(found, 1);
+        // Five digits and more without commas name an order or a ticket.
+        let said =
+            if number.len() > 4 && !number.contains(',') { numbers::digits(number) } else { numbers::whole(number) };
+        Some(format!("number {said}"))
+    }),
     // "1-2-3"
     Rule(r"\d(?:-\d){2,}\b", |found, _| Some(numbers::digits(group(found, 0)))),
     // The dash of "10-12", "9am–5pm", "$5-$10", "1914 - 1918"; a minus in equations

@@ -13,8 +13,11 @@ pub const RULES: &[Rule] = &[
     }),
     // "(415) 555-0132", "1-800-555-0199", "415.555.0132"
     Rule(r"(?:1[-. ])?\(\d{3}\) ?\d{3}[-. ]\d{4}\b", telephone),
-    Rule(r"(?:1[-. ])?\d{3}-\d{3}-\d{4}\b", telephone),
-    Rule(r"(?:1\.)?\d{3}\.\d{3}\.\d{4}\b", telephone),
+    Rule(r"(?:1[-. ])?\d{3}[-. ]\d{3}[-. ]\d{4}\b", telephone),
+    // "135-4567-8900", "1300 555 019", "06 12 34 56 78"
+    Rule(r"1\d{2}[- ]\d{4}[- ]\d{4}\b", telephone),
+    Rule(r"1[38]00[- ]\d{3}[- ]\d{3}\b", telephone),
+    Rule(r"0\d(?:[ .-]\d{2}){4}\b", telephone),
     Rule(r"1-8\d\d-[A-Z]+\b", |found, _| {
         let name = whole(found).get(6..)?.to_ascii_lowercase();
         Some(format!("one {} , {name}", toll_free(whole(found).get(2..5)?)))
@@ -29,6 +32,37 @@ pub const RULES: &[Rule] = &[
     // Cards, and American social security numbers.
     Rule(r"\d{4}(?:[ -]\d{4}){3}\b", telephone),
     Rule(r"\d{3}-\d{2}-\d{4}\b", telephone),
+    // "02139-4307"
+    Rule(r"\d{5}-\d{4}\b", telephone),
+    // "ISBN 978-3-16-148410-0", "PIN 4821"
+    Rule(r"\d+(?:-\d+)*\b", |found, place| {
+        let coded = ["isbn", "pin", "passcode", "code", "zip", "postcode"].contains(&place.previous_lower().as_str());
+        let joined = place.after(found).starts_with(|next: char| next.is_ascii_alphanumeric() || next == '.');
+        let ends = !joined || place.after(found).len() == 1;
+        (coded && ends && whole(found).len() >= 4).then(|| telephone(found, place)).flatten()
+    }),
+    // "90210" where a clause speaks of a ZIP code, and behind a state's letters
+    Rule(r"\d{5}\b", |found, place| {
+        let state = place.previous.len() == 2 && place.previous.bytes().all(|letter| letter.is_ascii_uppercase());
+        let named = place.text.to_ascii_lowercase().contains("zip code");
+        (state || named).then(|| numbers::digits(whole(found)))
+    }),
+    // "Call 911"
+    Rule(r"(?:911|112|999|000|988|411|311|110|119)\b", |found, place| {
+        let before = place.before().to_ascii_lowercase();
+        let called =
+            before.split(' ').any(|word| ["call", "called", "calling", "dial", "dialed", "dialing"].contains(&word));
+        called.then(|| numbers::digits(whole(found)))
+    }),
+    // "DE89 3704 0044 0532 0130 00"
+    Rule(r"[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){3,7}(?: [A-Z0-9]{1,3})?\b", |found, _| {
+        let group = |group: &str| -> String {
+            let sign =
+                |sign: char| if sign.is_ascii_digit() { numbers::digits(&sign.to_string()) } else { sign.into() };
+            group.chars().map(sign).collect::<Vec<_>>().join(" ")
+        };
+        Some(whole(found).split(' ').map(group).collect::<Vec<_>>().join(" , "))
+    }),
 ];
 
 fn whole<'t>(found: &Captures<'t>) -> &'t str {

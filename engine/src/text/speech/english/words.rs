@@ -9,7 +9,9 @@ pub const RULES: &[Rule] = &[
     Rule(r"[:;]-?[)(DPp](?:\s|$)", |_, place| place.before().ends_with(' ').then(String::new)),
     Rule(r"[A-Za-z]{1,3}/(?:[A-Za-z]{1,3})?", |found, place| {
         let joined = place.after(found).starts_with(|next: char| next.is_ascii_alphanumeric());
-        (!joined).then(|| abbreviations::slashed(group(found, 0)).map(str::to_owned)).flatten()
+        (!joined && !place.before().ends_with('/'))
+            .then(|| abbreviations::slashed(group(found, 0)).map(str::to_owned))
+            .flatten()
     }),
     // "U.S.", "e.g.", "Ph.D."
     Rule(r"(?:[A-Za-z]\.)+[A-Za-z]\b\.?|(?:[A-Za-z]\.){2,}|Ph\.D\.?", |found, place| {
@@ -46,7 +48,11 @@ pub const RULES: &[Rule] = &[
             _ => abbreviations::with_stop(short, after).map(str::to_owned),
         }
     }),
-    Rule(r"(?:rock|Rock) 'n' ([Rr]oll)\b", |_, _| Some("rock and roll".into())),
+    // "rock 'n' roll", "rock'n'roll"
+    Rule(r"'[nN]'", |_, _| Some("and".into())),
+    Rule(r"([A-Za-z]+)'[nN]'([A-Za-z]+)\b", |found, place| {
+        Some(format!("{} and {}", word(group(found, 1), place.shouted), word(group(found, 2), place.shouted)))
+    }),
     // A word, with its genitive and the words that hyphens join to it
     Rule(r"[A-Za-z]+(?:'[A-Za-z]+)*(?:-[A-Za-z]+(?:'[A-Za-z]+)*)*", |found, place| {
         let text = group(found, 0);
