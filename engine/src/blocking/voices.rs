@@ -1,5 +1,6 @@
 //! Voices, and streams of speech.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,10 +8,12 @@ use super::Engine;
 use super::devices::EngineDevice;
 use crate::error::{Error, Result};
 use crate::language::primary_subtag;
+use crate::pipeline::executors::speech::text_phrase::readable;
 use crate::pipeline::executors::speech::voice_model::{self, VoiceModel};
 use crate::pipeline::speech::session::{self as speech_session, SpeechFrames, SpeechInput};
 use crate::scheduler::Priority;
 use crate::speech::{SpeakOptions, SpeechFrame, VoiceInfo};
+use crate::text::speech::ClauseSplitter;
 
 /// Frames of a stream of speech, as an iterator that waits for the next one.
 #[derive(Debug)]
@@ -104,10 +107,24 @@ impl Engine {
         Ok(())
     }
 
-    /// The model of a voice, and the voice's number.
-    fn voice_model(&self, on: &EngineDevice, options: &SpeakOptions) -> Result<(Arc<VoiceModel>, usize)> {
+    /// The text that [`Engine::speak`] says for `text` with these options, a clause each: English in words, another language as its
+    /// voice gets it. No voice is loaded.
+    ///
+    /// # Errors
+    /// As [`Engine::speak`] for a voice that is not there.
+    pub fn spoken_text(&self, text: &str, options: &SpeakOptions) -> Result<Vec<String>> {
+        let (voice, _) = self.chosen_voice(options)?;
+        let written = |range: Range<usize>| text.get(range).unwrap_or_default().to_owned();
+        let mut splitter = ClauseSplitter::new();
+        let mut clauses = splitter.push(text);
+        clauses.extend(splitter.finish());
+        Ok(clauses.iter().filter_map(|clause| readable(clause, &voice.language, written)).collect())
+    }
+
+    /// The voice of the options, and its folder.
+    fn chosen_voice(&self, options: &SpeakOptions) -> Result<(VoiceInfo, PathBuf)> {
         let voices = self.voices_and_paths(options)?;
-        let (voice, path) = match &options.voice {
+        let chosen = match &options.voice {
             None => voices.first().ok_or_else(|| Error::internal("there is no voice"))?,
             Some(wanted) => {
                 let pull = |language: &str| match &options.checkpoint {
@@ -117,6 +134,12 @@ impl Engine {
                 find_voice(&voices, wanted, pull)?
             }
         };
+        Ok(chosen.clone())
+    }
+
+    /// The model of a voice, and the voice's number.
+    fn voice_model(&self, on: &EngineDevice, options: &SpeakOptions) -> Result<(Arc<VoiceModel>, usize)> {
+        let (voice, path) = &self.chosen_voice(options)?;
         let g2p = self.catalog.g2p();
         let load =
             || VoiceModel::load(path, &voice.language, &on.device, on.precision.unwrap_or_default(), g2p.as_deref());

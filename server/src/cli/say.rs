@@ -35,6 +35,7 @@ Examples:
   auricle say 'Good morning.' -o morning.wav
   auricle say - -o book.mp3 < book.txt
   auricle say 'It is ten past nine.' --voice ljspeech --speed 1.2 -o time.wav
+  auricle say --show-text 'On Mar. 5 it cost $5.20.'    the words that are said for it
   auricle say 'Good morning.' -o - | aplay -q -f S16_LE -r 24000 -c 1
   auricle voices list                                  the voices there are")]
 pub struct SayArgs {
@@ -50,6 +51,9 @@ pub struct SayArgs {
     /// The file, in the format of its ending, or - for bare samples on standard output [default: the loudspeaker]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Print the text that is said, a clause a line, in place of saying it: no voice is loaded
+    #[arg(long, conflicts_with = "out")]
+    show_text: bool,
     /// Show no progress bar
     #[arg(short, long)]
     quiet: bool,
@@ -59,6 +63,9 @@ pub struct SayArgs {
 
 /// Advice where no sound can be played.
 const NO_LOUDSPEAKER: &str = "use -o FILE.wav, or -o - and a player (auricle say --help has an example)";
+
+/// The failure of a text without words.
+const NOTHING: &str = "there is nothing to say: the text has no word that this voice can read";
 
 /// The way that speech leaves.
 enum Output<'a> {
@@ -114,6 +121,9 @@ fn speed(text: &str) -> Result<f32, String> {
 }
 
 pub fn run(args: &SayArgs) -> Result<()> {
+    if args.show_text {
+        return show_text(args);
+    }
     let output = match &args.out {
         None => Output::Loudspeaker(Player::open(SPEECH_RATE).map_err(|failure| failure.advise(NO_LOUDSPEAKER))?),
         Some(path) if path == Path::new("-") => Output::Pipe,
@@ -128,11 +138,7 @@ pub fn run(args: &SayArgs) -> Result<()> {
         Output::Pipe | Output::Loudspeaker(_) => "speech",
     });
     let engine = Engine::open(args.engine.options()?)?;
-    let (input, speech) = engine.speak(&options).map_err(|error| match error {
-        // No wrong usage: what voices there are is a matter of the models folder.
-        Error::Language(_) => Failure::Service(error.to_string()),
-        error => error.into(),
-    })?;
+    let (input, speech) = engine.speak(&options).map_err(no_voice)?;
     let text = args.text.join(" ");
     let feeding = thread::spawn(move || feed(input, &text));
     file_bar.begin(None);
@@ -156,9 +162,37 @@ pub fn run(args: &SayArgs) -> Result<()> {
     let wrote = wrote?;
     feeding.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     match wrote {
-        0 => Err(Failure::Service("there is nothing to say: the text has no word that this voice can read".into())),
+        0 => Err(Failure::Service(NOTHING.into())),
         _ => Ok(()),
     }
+}
+
+/// The failure for a voice that is not there.
+fn no_voice(error: Error) -> Failure {
+    match error {
+        // No wrong usage: what voices there are is a matter of the models folder.
+        Error::Language(_) => Failure::Service(error.to_string()),
+        error => error.into(),
+    }
+}
+
+/// Prints the text that is said.
+fn show_text(args: &SayArgs) -> Result<()> {
+    let mut text = args.text.join(" ");
+    if text == "-" {
+        text.clear();
+        let unread = |error: io::Error| Failure::Engine(Error::Read { path: "-".into(), reason: error.to_string() });
+        io::stdin().lock().read_to_string(&mut text).map_err(unread)?;
+    }
+    let mut options = SpeakOptions::default().speed(args.speed);
+    options.voice.clone_from(&args.voice);
+    let clauses = Engine::open(args.engine.options()?)?.spoken_text(&text, &options).map_err(no_voice)?;
+    if clauses.is_empty() {
+        return Err(Failure::Service(NOTHING.into()));
+    }
+    let mut out = io::stdout().lock();
+    let written = clauses.iter().try_for_each(|clause| writeln!(out, "{clause}")).and_then(|()| out.flush());
+    written.map_err(|source| Failure::Write { what: "to standard output".into(), source })
 }
 
 /// Pushes the text, no faster than it is said.

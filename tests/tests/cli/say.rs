@@ -55,6 +55,26 @@ fn a_text_becomes_a_wav_file() {
 }
 
 #[test]
+fn the_text_that_is_said_is_shown_without_a_voice() {
+    let models = models();
+    // A voice that cannot be loaded is listed all the same.
+    for part in ["acoustic", "vocoder"] {
+        std::fs::write(models.path().join("voice").join(part).join("model.safetensors"), "no weights").unwrap();
+    }
+    assert_ne!(say(models.path(), &["Good morning.", "-o", "-"]).status, Some(0));
+    let run = say(models.path(), &["--show-text", "On Mar. 14 it cost $5.20. The BBC's was 1.7B."]);
+    let expected =
+        "on march fourteenth it cost five dollars and twenty cents.\nthe B B C's was one point seven billion.\n";
+    assert_eq!((run.status, run.stdout.as_str(), run.stderr.as_str()), (Some(0), expected, ""));
+    let none = say(models.path(), &["--show-text", "***"]);
+    assert!(none.status == Some(1) && none.stdout.is_empty() && none.stderr.contains("nothing to say"));
+    let both = say(models.path(), &["--show-text", "Good morning.", "-o", "said.wav"]);
+    assert_eq!(both.status, Some(2));
+    let unknown = say(models.path(), &["--show-text", "Good morning.", "--voice", "unknown"]);
+    assert_ne!(unknown.status, Some(0));
+}
+
+#[test]
 fn a_file_has_the_format_of_its_ending() {
     let models = models();
     let file = |name: &str| models.path().join(name);

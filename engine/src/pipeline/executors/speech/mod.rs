@@ -8,7 +8,7 @@
 //! - `phone_voice`: a folder with an acoustic model, a vocoder and a G2P model.
 //! - `clause_voice`: a folder with a model that says a clause at once.
 //! - [`phrase`]: a clause as a model reads it.
-//! - `text_phrase`: the same for a model that needs no phones.
+//! - [`text_phrase`]: the same for a model that needs no phones.
 
 mod clause_steps;
 mod clause_voice;
@@ -17,7 +17,7 @@ mod frame_steps;
 mod phone_voice;
 pub mod phrase;
 mod slot;
-mod text_phrase;
+pub mod text_phrase;
 pub mod voice_model;
 
 pub use executor::{SpeechBatchKey, SpeechExecutor};

@@ -29,47 +29,7 @@ impl TextPhrase {
         written: impl Fn(Range<usize>) -> String,
         tokens: impl FnOnce(&str) -> Result<Option<PreparedText>>,
     ) -> Result<Option<Self>> {
-        let is_english = language == "en";
-        let (mut said, mut words) = (String::new(), Vec::new());
-        let mut count = 0;
-        let mut end = None;
-        // Tokens of one written number or code belong together.
-        for group in clause.tokens.chunk_by(|a, b| a.kind != TokenKind::Mark && a.written == b.written) {
-            let (Some(first), place) = (group.first(), group[0].written.clone()) else { continue };
-            // English says a date in several parts, with a comma between: it is written once.
-            if !is_english && end.is_some_and(|end| place.end <= end) {
-                continue;
-            }
-            let text = written(place.clone());
-            if first.kind == TokenKind::Mark {
-                // A mark without words before it is no pause.
-                if is_english && !words.is_empty() {
-                    said.push_str(&first.text);
-                } else if !is_english {
-                    said.push_str(&text);
-                }
-            } else {
-                let gap = match end {
-                    // Markup is left out.
-                    Some(end) if !is_english => written(end..place.start).replace(|c: char| !joins(c), ""),
-                    Some(_) => " ".to_owned(),
-                    None => String::new(),
-                };
-                said.push_str(&gap);
-                let from = said.chars().count();
-                let spoken = if is_english { spoken(group, &text) } else { text.clone() };
-                said.push_str(&spoken);
-                count = said.chars().count();
-                words.push((text, from..count));
-            }
-            end = Some(place.end);
-        }
-        if words.is_empty() || count == 0 {
-            return Ok(None);
-        }
-        if let Some(language) = NumeralLanguage::of(language) {
-            say_numerals(language, &mut said, &mut words);
-        }
+        let Some((said, words)) = said(clause, language, written) else { return Ok(None) };
         Ok(tokens(&said)?.map(|PreparedText { tokens, frames_after_end }| Self { tokens, frames_after_end, words }))
     }
 
@@ -79,6 +39,82 @@ impl TextPhrase {
         let seed = self.tokens.iter().fold(0xcbf2_9ce4_8422_2325, mixed);
         SequenceOptions { seed, greedy: false, frames_after_end: self.frames_after_end }
     }
+}
+
+/// A word as written, and its characters in the text that is said.
+type WrittenWord = (String, Range<usize>);
+
+/// The text of a clause as a model without phones gets it, and its words; none if it has no word.
+fn said(
+    clause: &Clause,
+    language: &str,
+    written: impl Fn(Range<usize>) -> String,
+) -> Option<(String, Vec<WrittenWord>)> {
+    let is_english = language == "en";
+    let (mut said, mut words) = (String::new(), Vec::new());
+    let mut count = 0;
+    let mut end = None;
+    // Tokens of one written number or code belong together.
+    for group in clause.tokens.chunk_by(|a, b| a.kind != TokenKind::Mark && a.written == b.written) {
+        let (Some(first), place) = (group.first(), group[0].written.clone()) else { continue };
+        // English says a date in several parts, with a comma between: it is written once.
+        if !is_english && end.is_some_and(|end| place.end <= end) {
+            continue;
+        }
+        let text = written(place.clone());
+        if first.kind == TokenKind::Mark {
+            // A mark without words before it is no pause.
+            if is_english && !words.is_empty() {
+                said.push_str(&first.text);
+            } else if !is_english {
+                said.push_str(&text);
+            }
+        } else {
+            let gap = match end {
+                // Markup is left out.
+                Some(end) if !is_english => written(end..place.start).replace(|c: char| !joins(c), ""),
+                Some(_) => " ".to_owned(),
+                None => String::new(),
+            };
+            said.push_str(&gap);
+            let from = said.chars().count();
+            let spoken = if is_english { spoken(group, &text) } else { text.clone() };
+            said.push_str(&spoken);
+            count = said.chars().count();
+            words.push((text, from..count));
+        }
+        end = Some(place.end);
+    }
+    if words.is_empty() || count == 0 {
+        return None;
+    }
+    if let Some(language) = NumeralLanguage::of(language) {
+        say_numerals(language, &mut said, &mut words);
+    }
+    Some((said, words))
+}
+
+/// The text of a clause as it is said, for people to read: English in words, with the names of letters in capitals; another
+/// language as [`TextPhrase`] has it.
+pub fn readable(clause: &Clause, language: &str, written: impl Fn(Range<usize>) -> String) -> Option<String> {
+    if language != "en" {
+        return said(clause, language, written).map(|(said, _)| said.trim().to_owned());
+    }
+    let mut text = String::new();
+    for token in &clause.tokens {
+        if token.kind != TokenKind::Mark && !text.is_empty() {
+            text.push(' ');
+        }
+        match token.kind {
+            TokenKind::Letter => {
+                let (letter, ending) = token.text.split_at(1);
+                text.push_str(&letter.to_ascii_uppercase());
+                text.push_str(ending);
+            }
+            TokenKind::Word | TokenKind::Mark => text.push_str(&token.text),
+        }
+    }
+    (!text.is_empty()).then_some(text)
 }
 
 /// Puts numbers into words, and moves the words' places in the text.
