@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use hyper::header::ACCEPT_ENCODING;
 use hyper::{HeaderMap, Request};
 
-use crate::auth::session_token::{AgentClaims, SessionClaims};
+use crate::auth::session_token::{AgentClaims, SecretClaims, SessionClaims};
 use crate::auth::visitor::Visitor;
 use crate::auth::{Checkout, Identity, UploadUrl};
 use crate::http::query;
@@ -92,6 +92,14 @@ impl RequestContext {
     pub fn agent_claims(&mut self) -> Option<AgentClaims> {
         match std::mem::replace(&mut self.identity, Identity::Anonymous) {
             Identity::Agent(claims) => claims,
+            _ => None,
+        }
+    }
+
+    /// The claims of a valid client secret.
+    pub fn secret_claims(&self) -> Option<&SecretClaims> {
+        match &self.identity {
+            Identity::Secret(claims) => Some(claims),
             _ => None,
         }
     }

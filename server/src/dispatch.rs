@@ -82,14 +82,15 @@ impl Dispatcher {
                     Err(error) => return refuse(limit, error),
                 }
             }
-            Access::ApiKey => match authenticator.account(request.headers()).await {
-                Ok(account) => {
-                    let identity = Identity::Account(account);
-                    let limit = rate_limits.count(&identity.client(address.clone()));
-                    (identity, limit)
+            access @ (Access::ApiKey | Access::KeyOrSecret) => {
+                match authenticator.sender(access, request.headers()).await {
+                    Ok(identity) => {
+                        let limit = rate_limits.count(&identity.client(address.clone()));
+                        (identity, limit)
+                    }
+                    Err(error) => return refuse(rate_limits.count(&address), error),
                 }
-                Err(error) => return refuse(rate_limits.count(&address), error),
-            },
+            }
         };
         if limit.exceeded {
             return refuse(limit, ApiError::rate_limited(limit.reset_s));

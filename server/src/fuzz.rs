@@ -15,7 +15,7 @@ use crate::config::{Config, Role as NodeRole};
 use crate::dispatch::Dispatcher;
 use crate::http::connection;
 use crate::http::transfer::TransferLimits;
-use crate::live::socket::{ClientMessage, Socket};
+use crate::live::socket::{ClientMessage, MessageLimits, Socket};
 use crate::routes::Surface;
 use crate::serve::{Opened, PublicUrls, Service as Assembled, transfer_limits};
 use crate::store::{Durability, Store};
@@ -93,7 +93,7 @@ impl Service {
 pub fn frames(runtime: &Runtime, bytes: &[u8]) -> (Vec<usize>, Option<u16>) {
     runtime.block_on(async {
         let (mut client, server) = tokio::io::duplex(64 << 10);
-        let mut socket = Socket::new(WebSocket::after_handshake(server, Role::Server));
+        let mut socket = Socket::new(WebSocket::after_handshake(server, Role::Server), MessageLimits::SHORT);
         let send = async move {
             let _ = client.write_all(bytes).await;
             // Replies are not checked; a pong fits the buffer.

@@ -35,6 +35,7 @@ pub struct Metering {
 /// A session of this node.
 struct Running {
     began_at: i64,
+    model: String,
     price: Option<&'static Price>,
     reserved_cents: i64,
     /// Canceled when the key is revoked.
@@ -90,7 +91,13 @@ impl Metering {
         };
         let revoked = CancellationToken::new();
         let price = Price::of_session(model);
-        let running = Running { began_at: now, price, reserved_cents: estimated_cents, revoked: revoked.clone() };
+        let running = Running {
+            began_at: now,
+            model: model.to_owned(),
+            price,
+            reserved_cents: estimated_cents,
+            revoked: revoked.clone(),
+        };
         // A revocation that waits for the start of the session must find it here.
         self.running().insert(session.id.clone(), running);
         let admitted = self.store.begin_session(&session, &self.node, key, estimated_cents).await;
@@ -109,6 +116,19 @@ impl Metering {
                 Err(error)
             }
         }
+    }
+
+    /// Changes the model at whose rate the whole time of a session is billed.
+    ///
+    /// # Errors
+    /// If it could not be recorded; the session keeps its model then.
+    pub async fn change_model(&self, session: &SessionId, model: &str) -> Result<()> {
+        self.store.change_session_model(session, model).await?;
+        if let Some(running) = self.running().get_mut(session) {
+            model.clone_into(&mut running.model);
+            running.price = Price::of_session(model);
+        }
+        Ok(())
     }
 
     /// Ends the sessions of revoked keys, until `stopping`. Runs without sessions, too: the key cache counts on the interval.
@@ -254,8 +274,10 @@ impl Meter {
 
     /// Ends the measurement: the session and its connection time. None if it has ended.
     fn take(&mut self) -> Option<(LiveSession, i64)> {
-        let session = self.session.take()?;
-        self.metering.running().remove(&session.id);
+        let mut session = self.session.take()?;
+        if let Some(running) = self.metering.running().remove(&session.id) {
+            session.model = running.model;
+        }
         let connected_ms = self.metering.now_ms() - session.began_at;
         Some((session, connected_ms))
     }
@@ -295,5 +317,23 @@ mod tests {
             assert_eq!(reserved().await, 0, "{model}");
         }
         assert_eq!(store.usage(&account, 10, 0).await.unwrap().1, 2);
+    }
+
+    #[tokio::test]
+    async fn a_session_is_billed_by_the_model_that_it_changed_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&Store::url_in(folder.path()), Durability::Crash).await.unwrap();
+        let account = store.account_of("somebody@example.org", 100).await.unwrap().id;
+        let key = store.create_key(&account, "test", None).await.unwrap().id;
+        let metering = Arc::new(Metering::new(store.clone(), Duration::from_secs(60), Duration::from_secs(60)));
+        let Started::Metered(meter) = metering.start(&account, &key, "svc-realtime-pro", 0).await.unwrap() else {
+            panic!("it starts");
+        };
+        metering.change_model(&meter.session_id().into(), "svc-realtime").await.unwrap();
+        // A node that dies leaves the row alone.
+        let rows = store.sessions_of_others(&NodeId::new()).await.unwrap();
+        assert_eq!(rows.iter().map(|row| row.model.as_str()).collect::<Vec<_>>(), ["svc-realtime"]);
+        meter.stop().await;
+        assert_eq!(store.usage(&account, 10, 0).await.unwrap().0[0].sku, "svc-realtime");
     }
 }

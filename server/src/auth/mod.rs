@@ -6,7 +6,7 @@ pub mod visitor;
 
 use std::sync::Arc;
 
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, SEC_WEBSOCKET_PROTOCOL};
 use hyper::{HeaderMap, Uri};
 
 use crate::billing::{PaymentProvider, way_out};
@@ -18,17 +18,22 @@ use crate::http::response::{ApiError, Result};
 use crate::ids::AccountId;
 use crate::storage::{Storage, UploadSignature};
 use crate::store::{Account, Allowance, Store, Upload};
-use session_token::{AgentClaims, Claims as _, SessionClaims};
+use session_token::{AgentClaims, Claims as _, SecretClaims, SessionClaims};
 use visitor::{Cookies, Visitor};
 
 /// The longest secret that is looked up, in bytes.
 const MAX_SECRET_BYTES: usize = 256;
+
+/// The beginning of a subprotocol's name that is a credential, as OpenAI's clients send it.
+const SECRET_SUBPROTOCOL: &str = "openai-insecure-api-key.";
 
 /// The credential that a route requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// An API key.
     ApiKey,
+    /// An API key in the `Authorization` header, or a client secret there or in a subprotocol of the WebSocket.
+    KeyOrSecret,
     /// A URL or token that the service signed for an account. Its requests count for that account.
     Signed(SignedFor),
     /// A page of the dashboard that anyone may open. A form that is sent to it carries the visitor's token.
@@ -60,6 +65,8 @@ pub enum Identity {
     Session(Option<SessionClaims>),
     /// As of a session.
     Agent(Option<AgentClaims>),
+    /// The claims of a valid client secret.
+    Secret(SecretClaims),
     Checkout(Result<Checkout>),
     Visitor(Visitor),
 }
@@ -87,6 +94,7 @@ impl Identity {
             }
             Self::Session(Some(claims)) => Client::Signed(claims.payer.account.clone()),
             Self::Agent(Some(claims)) => Client::Signed(claims.payer.account.clone()),
+            Self::Secret(claims) => Client::Signed(claims.payer.account.clone()),
             Self::Checkout(Ok(checkout)) => Client::Signed(checkout.account.clone()),
             Self::Visitor(Visitor { sign_in: Some(sign_in), .. }) => Client::Signed(sign_in.account.id.clone()),
             Self::Visitor(_) => address,
@@ -113,7 +121,11 @@ impl Authenticator {
     /// # Errors
     /// 401 for a missing, unknown or revoked key.
     pub async fn account(&self, headers: &HeaderMap) -> Result<Account> {
-        match self.store.account_by_secret(bearer(headers)?).await? {
+        self.account_of(api_key(headers)?).await
+    }
+
+    async fn account_of(&self, key: &str) -> Result<Account> {
+        match self.store.account_by_secret(key).await? {
             Some(account) => {
                 if let Some(key) = &account.key {
                     self.store.note_key_use(key);
@@ -122,6 +134,30 @@ impl Authenticator {
             }
             None => Err(ApiError::unauthorized("This API key is unknown or revoked.")),
         }
+    }
+
+    /// The sender of a request whose route takes an API key or, as `access` says, a client secret as well.
+    ///
+    /// # Errors
+    /// 401 for a missing, unknown, revoked or expired credential, and for an API key in a subprotocol: pages that people open have no
+    /// API key.
+    pub async fn sender(&self, access: Access, headers: &HeaderMap) -> Result<Identity> {
+        let credential = match (access, subprotocol_secret(headers)) {
+            (Access::KeyOrSecret, Some(secret)) if !headers.contains_key(AUTHORIZATION) => secret,
+            (Access::KeyOrSecret, _) => bearer(headers)?,
+            _ => return self.account(headers).await.map(Identity::Account),
+        };
+        if credential.starts_with(SecretClaims::PREFIX) {
+            return SecretClaims::verify(credential, &self.signing_key, clock::now_ms())
+                .map(Identity::Secret)
+                .ok_or_else(|| ApiError::unauthorized("This client secret is wrong or has expired."));
+        }
+        if !headers.contains_key(AUTHORIZATION) {
+            let message =
+                "A subprotocol takes a client secret alone, `ek_...`: POST /v1/realtime/client_secrets makes one.";
+            return Err(ApiError::unauthorized(message));
+        }
+        self.account_of(api_key(headers)?).await.map(Identity::Account)
     }
 
     /// Verifies what a URL was signed for. `upload_id` is the path's upload, where it names one.
@@ -185,6 +221,7 @@ pub fn no_credit(allowance: Allowance, estimate_cents: i64, provider: BillingPro
     format!("{why} {}", way_out(provider))
 }
 
+/// The credential of the `Authorization` header.
 fn bearer(headers: &HeaderMap) -> Result<&str> {
     let Some(header) = headers.get(AUTHORIZATION) else {
         return Err(ApiError::unauthorized("Send your API key in the header `Authorization: Bearer svc_...`."));
@@ -193,10 +230,24 @@ fn bearer(headers: &HeaderMap) -> Result<&str> {
         let (scheme, secret) = header.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(secret.trim())
     });
-    match secret {
-        Some(secret) if secret.starts_with("svc_") && secret.len() <= MAX_SECRET_BYTES => Ok(secret),
-        _ => Err(ApiError::unauthorized("The `Authorization` header must read `Bearer` and an API key, `svc_...`.")),
-    }
+    secret.ok_or_else(no_api_key)
+}
+
+/// The API key of the `Authorization` header.
+fn api_key(headers: &HeaderMap) -> Result<&str> {
+    let secret = bearer(headers)?;
+    let is_key = secret.starts_with("svc_") && secret.len() <= MAX_SECRET_BYTES;
+    if is_key { Ok(secret) } else { Err(no_api_key()) }
+}
+
+fn no_api_key() -> ApiError {
+    ApiError::unauthorized("The `Authorization` header must read `Bearer` and an API key, `svc_...`.")
+}
+
+/// The credential that a page, which cannot set headers of a WebSocket, names among its subprotocols.
+fn subprotocol_secret(headers: &HeaderMap) -> Option<&str> {
+    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+    offered.flat_map(|value| value.split(',')).find_map(|name| name.trim().strip_prefix(SECRET_SUBPROTOCOL))
 }
 
 #[cfg(test)]
@@ -217,11 +268,21 @@ mod tests {
     fn only_a_bearer_key_is_accepted() {
         let with = |value: &str| HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]);
         for good in ["Bearer svc_a", "bearer  svc_a ", "BEARER svc_a"] {
-            assert_eq!(bearer(&with(good)).unwrap(), "svc_a");
+            assert_eq!(api_key(&with(good)).unwrap(), "svc_a");
         }
         for bad in ["svc_a", "Basic svc_a", "Bearer", "Bearer a", &format!("Bearer svc_{}", "a".repeat(300))] {
-            assert_eq!(bearer(&with(bad)).unwrap_err().status, 401, "{bad:.30}");
+            assert_eq!(api_key(&with(bad)).unwrap_err().status, 401, "{bad:.30}");
         }
-        assert_eq!(bearer(&HeaderMap::new()).unwrap_err().status, 401);
+        assert_eq!(api_key(&HeaderMap::new()).unwrap_err().status, 401);
+    }
+
+    #[test]
+    fn a_subprotocol_may_hold_a_secret() {
+        let with = |value: &str| HeaderMap::from_iter([(SEC_WEBSOCKET_PROTOCOL, value.parse().unwrap())]);
+        for held in ["realtime, openai-insecure-api-key.ek_a.b", "openai-insecure-api-key.ek_a.b"] {
+            assert_eq!(subprotocol_secret(&with(held)), Some("ek_a.b"));
+        }
+        assert_eq!(subprotocol_secret(&with("realtime, openai-beta.realtime-v1")), None);
+        assert_eq!(subprotocol_secret(&HeaderMap::new()), None);
     }
 }

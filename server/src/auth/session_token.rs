@@ -4,6 +4,7 @@ use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::Sha256;
 
 use crate::ids::{AccountId, KeyId};
@@ -81,6 +82,26 @@ pub struct SessionClaims {
 impl Claims for SessionClaims {
     const PREFIX: &'static str = "rt_";
     const KIND: &'static str = "realtime";
+
+    fn expires_at(&self) -> i64 {
+        self.expires_at
+    }
+}
+
+/// The claims of a client secret of `/v1/realtime`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SecretClaims {
+    #[serde(flatten)]
+    pub payer: Payer,
+    /// The settings that its sessions begin with, in the shape of the protocol.
+    pub session: Value,
+    /// End of validity, ms since 1970.
+    pub expires_at: i64,
+}
+
+impl Claims for SecretClaims {
+    const PREFIX: &'static str = "ek_";
+    const KIND: &'static str = "openai-realtime";
 
     fn expires_at(&self) -> i64 {
         self.expires_at

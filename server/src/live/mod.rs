@@ -1,27 +1,29 @@
 //! Live sessions over WebSockets: tokens, frames, sessions.
 //!
-//! `realtime` transcribes, with `session` and `frames`; `agent` talks. Both open their sockets by `upgrade` and meter them by
-//! `metered`.
+//! `realtime` transcribes, with `session` and `frames`; `agent` talks. Both, and `/v1/realtime`, open their sockets by `upgrade` and meter
+//! them by `metered`; audio in base64 is coded by `codec`.
 
 pub mod agent;
+pub mod codec;
 pub mod frames;
-mod metered;
+pub mod metered;
 pub mod realtime;
 mod session;
 mod session_threads;
 pub mod socket;
-mod upgrade;
+pub mod upgrade;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use auricle_engine::{Catalog, Engine, LanguageModelChoice, SecondPass};
+use auricle_engine::{Catalog, Engine, LanguageModelChoice, ListenOptions, SecondPass};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
 use crate::config::{BillingProvider, url_below};
 use crate::language::LanguageModels;
+use crate::languages;
 use crate::metering::Metering;
 use crate::sharing::Places;
 use crate::store::Store;
@@ -78,4 +80,18 @@ pub struct SessionSettings {
     pub idle_timeout: Duration,
     /// The longest duration of a session.
     pub max_duration: Duration,
+}
+
+impl SessionSettings {
+    /// The options of a session with a live model, but for those that its client chooses.
+    pub fn listen_options(&self, model: &str, sample_rate: u32) -> ListenOptions {
+        let mut options = ListenOptions::default()
+            .model(model)
+            .sample_rate(sample_rate)
+            .language_model(self.language_model.clone())
+            .second_pass(self.second_pass.clone());
+        options.languages =
+            languages::REALTIME.into_iter().filter(|code| !code.contains('_')).map(Into::into).collect();
+        options
+    }
 }

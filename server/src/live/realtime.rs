@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use auricle_engine::{EndpointingRules, Error, ListenOptions, SAMPLE_RATES};
+use auricle_engine::{EndpointingRules, Error, SAMPLE_RATES};
 use hyper::StatusCode;
 use serde_json::json;
 
 use super::LiveState;
 use super::frames::ServerFrame;
 use super::session::{self, OpenSession};
-use super::socket::Socket;
+use super::socket::{MessageLimits, Socket};
 use super::upgrade::{Query, upgrade};
 use crate::auth::require_credit;
 use crate::auth::session_token::{Claims as _, Payer, SessionClaims};
@@ -80,7 +80,7 @@ pub async fn create_token(state: Arc<LiveState>, request: RequestContext) -> Res
 }
 
 /// Checks that the API has a language, and the model's checkpoint or the second pass's.
-fn check_language(state: &LiveState, model: &str, code: &str) -> std::result::Result<(), String> {
+pub fn check_language(state: &LiveState, model: &str, code: &str) -> std::result::Result<(), String> {
     if !languages::REALTIME.contains(&code) {
         return Err(format!("it must be one of {}, not {code:?}", languages::REALTIME.join(", ")));
     }
@@ -92,7 +92,7 @@ fn check_language(state: &LiveState, model: &str, code: &str) -> std::result::Re
 pub async fn connect(state: Arc<LiveState>, mut request: RequestContext) -> Result<Response> {
     let claims = request.session_claims();
     let connections = state.connections.clone();
-    upgrade(request.into_request(), &connections, |socket, query| async move {
+    upgrade(request.into_request(), &connections, MessageLimits::SHORT, |socket, query| async move {
         open(&state, socket, claims, &query).await;
     })
 }
@@ -128,15 +128,12 @@ async fn open(state: &Arc<LiveState>, socket: Socket, claims: Option<SessionClai
     }
     let mut turns = EndpointingRules::default().silence_ms(state.settings.turn_silence_ms);
     turns.finished_silence_ms = state.settings.turn_finished_silence_ms;
-    let mut options = ListenOptions::default()
-        .model(&claims.payer.model)
-        .sample_rate(claims.sample_rate)
+    let mut options = state
+        .settings
+        .listen_options(&claims.payer.model, claims.sample_rate)
         .medical_mode(claims.medical_mode)
-        .turns(turns)
-        .language_model(state.settings.language_model.clone())
-        .second_pass(state.settings.second_pass.clone());
+        .turns(turns);
     options.language.clone_from(&claims.language_code);
-    options.languages = languages::REALTIME.into_iter().filter(|code| !code.contains('_')).map(Into::into).collect();
     let Some(engine) = state.engine.clone() else { return refuse(socket, UNAVAILABLE, 1013).await };
     // The first session may have to load the model.
     match engine.listen(&options).await {

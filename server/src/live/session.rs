@@ -170,7 +170,7 @@ async fn send_transcript(socket: &Socket, event: &LiveEvent) -> bool {
     match event {
         // The next partial replaces this one. An empty partial ends a turn without text and has no successor.
         LiveEvent::Partial(caption) if !caption.text.is_empty() => {
-            socket.try_send(message);
+            let _ = socket.try_send(message);
             true
         }
         _ => socket.send(message).await,

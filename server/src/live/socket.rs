@@ -12,8 +12,6 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf, ReadHalf, Wri
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// The largest message.
-const MAX_MESSAGE_BYTES: usize = 1 << 20;
 /// Capacity of each channel, in messages or parts of messages.
 const CHANNEL_CAPACITY: usize = 64;
 /// Longer binary messages are passed on in parts, which bounds the memory of a channel.
@@ -22,6 +20,21 @@ const PART_BYTES: usize = 16 << 10;
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest wait for a client to answer a close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Limits of a client's messages.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageLimits {
+    /// The largest message.
+    bytes: usize,
+    /// Messages, or parts of them, that wait for the session.
+    waiting: usize,
+}
+
+impl MessageLimits {
+    pub const SHORT: Self = Self { bytes: 1 << 20, waiting: CHANNEL_CAPACITY };
+    /// For minutes of audio within JSON. Few messages wait, which bounds the memory of a connection.
+    pub const LONG: Self = Self { bytes: 24 << 20, waiting: 2 };
+}
 
 /// A message from the client.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,7 +80,7 @@ impl Drop for Socket {
 
 impl Socket {
     /// Takes over a connection after its handshake.
-    pub fn new<S>(socket: fastwebsockets::WebSocket<S>) -> Self
+    pub fn new<S>(socket: fastwebsockets::WebSocket<S>, limits: MessageLimits) -> Self
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -81,10 +94,10 @@ impl Socket {
         read.set_auto_close(false);
         read.set_auto_pong(false);
         // The library's limit is exclusive.
-        read.set_max_message_size(MAX_MESSAGE_BYTES + 1);
-        let (incoming_tx, incoming) = mpsc::channel(CHANNEL_CAPACITY);
+        read.set_max_message_size(limits.bytes + 1);
+        let (incoming_tx, incoming) = mpsc::channel(limits.waiting);
         let (outgoing, outgoing_rx) = mpsc::channel(CHANNEL_CAPACITY);
-        let receiver = raw.into_inner().map(|raw| tokio::spawn(receive(read, raw, incoming_tx)));
+        let receiver = raw.into_inner().map(|raw| tokio::spawn(receive(read, raw, limits.bytes, incoming_tx)));
         tokio::spawn(send(write, outgoing_rx));
         Self { incoming, outgoing, receiver }
     }
@@ -99,9 +112,9 @@ impl Socket {
         matches!(tokio::time::timeout(SEND_TIMEOUT, self.outgoing.send(message)).await, Ok(Ok(())))
     }
 
-    /// Sends a message if the channel has room, else drops it.
-    pub fn try_send(&self, message: ServerMessage) {
-        let _ = self.outgoing.try_send(message);
+    /// Sends a message if the channel has room, else drops it and returns false.
+    pub fn try_send(&self, message: ServerMessage) -> bool {
+        self.outgoing.try_send(message).is_ok()
     }
 
     /// Sends a close frame, and waits a short time for the client's.
@@ -117,6 +130,7 @@ impl Socket {
 async fn receive<S: AsyncRead>(
     mut read: WebSocketRead<SharedReadHalf<S>>,
     raw: SharedReadHalf<S>,
+    most_bytes: usize,
     to: mpsc::Sender<ClientMessage>,
 ) {
     let mut assembler = MessageAssembler::Idle;
@@ -125,7 +139,7 @@ async fn receive<S: AsyncRead>(
         let mut no_reply = |_| async { Ok::<(), std::convert::Infallible>(()) };
         let incoming = match read.read_frame(&mut no_reply).await {
             Ok(mut frame) => match is_masked(&mut frame) {
-                true => assembler.push(&frame),
+                true => assembler.push(&frame, most_bytes),
                 false => Some(ClientMessage::ProtocolError(CloseCode::Protocol.into())),
             },
             Err(error) => Some(read_error(&error)),
@@ -221,8 +235,8 @@ enum MessageAssembler {
 }
 
 impl MessageAssembler {
-    /// Adds a frame. Returns the message or part that can be passed on.
-    fn push(&mut self, frame: &Frame) -> Option<ClientMessage> {
+    /// Adds a frame. Returns the message or part that can be passed on. A message has at most `most_bytes`.
+    fn push(&mut self, frame: &Frame, most_bytes: usize) -> Option<ClientMessage> {
         let protocol = Some(ClientMessage::ProtocolError(CloseCode::Protocol.into()));
         let payload: &[u8] = &frame.payload;
         match frame.opcode {
@@ -239,7 +253,7 @@ impl MessageAssembler {
             Self::Binary(length) => *length,
             Self::Text(text) => text.len(),
         };
-        if length + payload.len() > MAX_MESSAGE_BYTES {
+        if length + payload.len() > most_bytes {
             return Some(ClientMessage::ProtocolError(CloseCode::Size.into()));
         }
         match self {
@@ -287,6 +301,8 @@ async fn send<S: AsyncWrite + Unpin>(mut write: WebSocketWrite<WriteHalf<S>>, mu
 mod tests {
     use super::*;
 
+    const MOST: usize = MessageLimits::SHORT.bytes;
+
     fn frame(fin: bool, opcode: OpCode, payload: &[u8]) -> Frame<'static> {
         Frame::new(fin, opcode, None, Payload::Owned(payload.to_vec()))
     }
@@ -294,12 +310,18 @@ mod tests {
     #[test]
     fn binary_parts_are_passed_on_at_once_and_text_when_complete() {
         let mut message = MessageAssembler::Idle;
-        assert_eq!(message.push(&frame(false, OpCode::Binary, b"ab")), Some(ClientMessage::Binary("ab".into())));
-        assert_eq!(message.push(&frame(true, OpCode::Ping, b"x")), Some(ClientMessage::Ping("x".into())));
-        assert_eq!(message.push(&frame(true, OpCode::Continuation, b"c")), Some(ClientMessage::Binary("c".into())));
-        assert_eq!(message.push(&frame(false, OpCode::Text, b"a")), None);
-        assert_eq!(message.push(&frame(true, OpCode::Continuation, b"b")), Some(ClientMessage::Text("ab".into())));
-        assert_eq!(message.push(&frame(true, OpCode::Binary, b"")), None);
+        assert_eq!(message.push(&frame(false, OpCode::Binary, b"ab"), MOST), Some(ClientMessage::Binary("ab".into())));
+        assert_eq!(message.push(&frame(true, OpCode::Ping, b"x"), MOST), Some(ClientMessage::Ping("x".into())));
+        assert_eq!(
+            message.push(&frame(true, OpCode::Continuation, b"c"), MOST),
+            Some(ClientMessage::Binary("c".into()))
+        );
+        assert_eq!(message.push(&frame(false, OpCode::Text, b"a"), MOST), None);
+        assert_eq!(
+            message.push(&frame(true, OpCode::Continuation, b"b"), MOST),
+            Some(ClientMessage::Text("ab".into()))
+        );
+        assert_eq!(message.push(&frame(true, OpCode::Binary, b""), MOST), None);
     }
 
     #[tokio::test]
@@ -320,9 +342,9 @@ mod tests {
     fn protocol_violations_have_their_close_codes() {
         let violation = |frames: &[Frame]| {
             let mut message = MessageAssembler::Idle;
-            frames.iter().filter_map(|frame| message.push(frame)).last()
+            frames.iter().filter_map(|frame| message.push(frame, MOST)).last()
         };
-        let whole = vec![0; MAX_MESSAGE_BYTES];
+        let whole = vec![0; MOST];
         for (frames, code) in [
             (vec![frame(true, OpCode::Continuation, b"a")], 1002),
             (vec![frame(false, OpCode::Binary, b"a"), frame(true, OpCode::Text, b"a")], 1002),

@@ -8,7 +8,7 @@ use hyper::{Request, StatusCode};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use super::socket::Socket;
+use super::socket::{MessageLimits, Socket};
 use crate::http::admission::Place;
 use crate::http::request_body::RequestBody;
 use crate::http::response::{ApiError, Response, Result};
@@ -24,6 +24,7 @@ pub type Query = HashMap<String, String>;
 pub fn upgrade<F>(
     mut request: Request<RequestBody>,
     connections: &TaskTracker,
+    limits: MessageLimits,
     serve: impl FnOnce(Socket, Query) -> F + Send + 'static,
 ) -> Result<Response>
 where
@@ -45,7 +46,7 @@ where
     let served = async move {
         let _place = place;
         match upgraded.await {
-            Ok(socket) => serve(Socket::new(socket), query).await,
+            Ok(socket) => serve(Socket::new(socket, limits), query).await,
             Err(error) => tracing::debug!(%error, "a WebSocket upgrade failed"),
         }
     };

@@ -77,6 +77,16 @@ impl Store {
             .map(|_| ())
     }
 
+    /// Changes the model of a session.
+    pub async fn change_session_model(&self, session: &SessionId, model: &str) -> Result<()> {
+        sqlx::query("UPDATE live_sessions SET model = $1 WHERE id = $2")
+            .bind(model)
+            .bind(session.as_str())
+            .execute(&self.write)
+            .await
+            .map(|_| ())
+    }
+
     /// The sessions of a node whose keys were revoked.
     pub async fn revoked_sessions(&self, node: &NodeId) -> Result<Vec<SessionId>> {
         let ids: Vec<String> = sqlx::query_scalar(

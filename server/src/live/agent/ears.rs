@@ -7,10 +7,10 @@ use auricle_engine::audio::{ECHO_FRAME as FRAME, EchoCanceller, SAMPLE_RATE};
 use auricle_engine::converse::{EXPECTED_WORDS, VOICE_RATE};
 use auricle_engine::{EndpointingRules, Engine, Error, Keyterm, ListenOptions, LiveEvents, LiveInput};
 
-use super::codec::Decoder;
 use super::settings::Settings;
 use crate::billing::{Price, ProductKind};
 use crate::live::LiveState;
+use crate::live::codec::Decoder;
 
 /// Speech goes on while its probability is this much below the threshold.
 const HYSTERESIS: f32 = 0.15;

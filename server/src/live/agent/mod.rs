@@ -1,9 +1,8 @@
 //! `/v2/voice-agent`: creates session tokens and opens sessions in which an agent hears, thinks, calls tools and speaks.
 //!
 //! `opening` begins a session, and `session` drives its conversation: recognition (`ears`), the mind (`mind`), the voice (`voice`) and the
-//! client, whose frames are in `frames`, whose settings are in `settings` and whose audio is coded by `codec`.
+//! client, whose frames are in `frames`, whose settings are in `settings` and whose audio is coded by `live::codec`.
 
-mod codec;
 mod ears;
 mod frames;
 mod mind;
@@ -21,7 +20,7 @@ use tokio::runtime::Handle;
 
 use super::AgentState;
 use super::metered::{self, Refusal};
-use super::socket::{ServerMessage, Socket};
+use super::socket::{MessageLimits, ServerMessage, Socket};
 use super::upgrade::{Query, upgrade};
 use crate::auth::require_credit;
 use crate::auth::session_token::{AgentClaims, Claims as _, Payer};
@@ -85,7 +84,7 @@ pub async fn create_token(state: Arc<AgentState>, request: RequestContext) -> Re
 pub async fn connect(state: Arc<AgentState>, mut request: RequestContext) -> Result<Response> {
     let claims = request.agent_claims();
     let connections = state.live.connections.clone();
-    upgrade(request.into_request(), &connections, |socket, query| async move {
+    upgrade(request.into_request(), &connections, MessageLimits::SHORT, |socket, query| async move {
         open(&state, socket, claims, &query).await;
     })
 }

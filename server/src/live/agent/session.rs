@@ -11,7 +11,6 @@ use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedSender};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 
-use super::codec::Encoder;
 use super::ears::{CHUNK_MS, Ears};
 use super::frames::{ClientFrame, Fault, ReplyStatus, ServerFrame};
 use super::settings::Settings;
@@ -20,6 +19,7 @@ use super::{mind, voice};
 use crate::auth::session_token::AgentClaims;
 use crate::clock;
 use crate::live::AgentState;
+use crate::live::codec::Encoder;
 use crate::live::socket::{ClientMessage, CloseFrame, ServerMessage, Socket};
 
 /// Audio that a client may be ahead of the engine. Above it the socket is not read.
@@ -332,7 +332,7 @@ impl Session {
             Action::SpeechStopped => send(socket, &ServerFrame::SpeechStopped).await,
             Action::UserPartial(text) => {
                 // The next one replaces it.
-                socket.try_send(ServerMessage::Text(ServerFrame::UserDelta { text: &text }.to_json()));
+                let _ = socket.try_send(ServerMessage::Text(ServerFrame::UserDelta { text: &text }.to_json()));
                 true
             }
             Action::UserFinal(text) => send(socket, &ServerFrame::User { text: &text }).await,

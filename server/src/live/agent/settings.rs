@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use auricle_engine::converse::Rules;
 use serde_json::{Value, json};
 
-use super::codec::{AudioFormat, Encoding};
 use super::frames::Fault;
 use crate::http::body::Fields;
 use crate::http::response::{ApiError, Result};
 use crate::language::{ChatOptions, Tool, schema};
+use crate::live::codec::{AudioFormat, Encoding};
 
 /// The most tools, and the longest texts, in characters.
 const MAX_TOOLS: usize = 128;

@@ -1,4 +1,4 @@
-//! Audio of a voice agent's client: 16-bit PCM, mu-law and A-law (ITU-T G.711).
+//! Audio of a client in base64: 16-bit PCM, mu-law and A-law (ITU-T G.711).
 
 use auricle_engine::audio::RateConversion;
 use auricle_engine::converse::VOICE_RATE;
