@@ -429,6 +429,38 @@ pub static ROUTES: &[Route] = &[
         .takes("OpenAiSpeech")
         .fails(&[404, 413, 415, 422]),
     ),
+    api(
+        Method::POST,
+        "/v1/realtime/client_secrets",
+        handler!(openai::realtime::create_client_secret, realtime),
+        doc("openai", "Make a secret for live sessions of a page", ResponseContent::Json("OpenAiClientSecret"))
+            .may_take("CreateOpenAiClientSecret")
+            .fails(&[402, 404, 413, 415, 422]),
+    ),
+    api(
+        Method::POST,
+        "/v1/realtime/transcription_sessions",
+        handler!(openai::realtime::create_transcription_session, realtime),
+        doc(
+            "openai",
+            "Make a secret for live sessions of a page, in OpenAI's older shape",
+            ResponseContent::Json("OpenAiTranscriptionSession"),
+        )
+        .may_take("CreateOpenAiTranscriptionSession")
+        .fails(&[402, 404, 413, 415, 422]),
+    ),
+    Route {
+        surface: Surface::Api,
+        method: Method::GET,
+        path: "/v1/realtime",
+        access: Access::KeyOrSecret,
+        handler: handler!(openai::realtime::connect, realtime),
+        doc: Some(
+            doc("openai", "Transcribe live, in OpenAI's protocol over a WebSocket", ResponseContent::Upgrade)
+                .with(&["live_model", "intent"])
+                .fails(&[426]),
+        ),
+    },
     Route {
         surface: Surface::Api,
         method: Method::GET,

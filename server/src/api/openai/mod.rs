@@ -1,6 +1,7 @@
 //! `/v1`: OpenAI's paths and shapes, so that existing clients work with another base URL. The keys, the limits and the billing are
 //! those of `/v2`.
 
+pub mod realtime;
 pub mod speech;
 mod speech_encoder;
 mod transcription;
@@ -15,12 +16,43 @@ use super::chat;
 use super::chat_request::OPENAI;
 use super::language::{EXTRACTIVE, LanguageState};
 use super::models::ModelsState;
-use crate::billing::{PRICES, ProductKind};
+use crate::billing::{PRICES, Price, ProductKind};
 use crate::context::RequestContext;
 use crate::http::response::{ApiError, Response, Result, json as json_response};
 
 /// What stands for this service where OpenAI names an owner.
 const OWNER: &str = "auricle";
+
+/// The models of OpenAI's clients, and those that stand in for them: for files, and live.
+const STAND_INS: [(&str, &str, &str); 8] = [
+    ("whisper-1", "svc-best", "svc-realtime-pro"),
+    ("gpt-transcribe", "svc-best", "svc-realtime-pro"),
+    ("gpt-live-transcribe", "svc-best", "svc-realtime-pro"),
+    ("gpt-realtime-whisper", "svc-best", "svc-realtime-pro"),
+    ("gpt-4o-transcribe", "svc-best", "svc-realtime-pro"),
+    ("gpt-4o-transcribe-diarize", "svc-best", "svc-realtime-pro"),
+    ("gpt-4o-mini-transcribe", "svc-fast", "svc-realtime"),
+    ("gpt-4o-mini-transcribe-2025-12-15", "svc-fast", "svc-realtime"),
+];
+
+/// The model for files that a client names, by its own name or another.
+fn file_model(name: &str) -> &str {
+    STAND_INS.iter().find(|(theirs, ..)| *theirs == name).map_or(name, |(_, ours, _)| ours)
+}
+
+/// The live model that a client names, by its own name or another.
+fn live_model(name: &str) -> Option<&'static str> {
+    let stands_in = STAND_INS.iter().find(|(theirs, ..)| *theirs == name).map(|(.., ours)| *ours);
+    stands_in.or_else(|| Price::of(name, ProductKind::Realtime).map(|price| price.model))
+}
+
+/// The error for a model without live sessions.
+fn no_such_model(name: &str) -> ApiError {
+    let message = format!(
+        "There are no live sessions with {name:?}: take svc-realtime-pro, svc-realtime, or a name of OpenAI's such as gpt-4o-transcribe."
+    );
+    ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message)
+}
 
 /// OpenAI's error for a model that there is not.
 fn model_not_found(error: ApiError) -> ApiError {

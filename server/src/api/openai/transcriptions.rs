@@ -7,8 +7,8 @@ use std::time::Duration;
 use hyper::header::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
-use super::model_not_found;
 use super::transcription::{Finished, Granularity, Shape, respond};
+use super::{file_model, model_not_found};
 use crate::api::TranscriptsState;
 use crate::api::create::validate;
 use crate::api::form::{self, Form};
@@ -25,14 +25,6 @@ const TRANSCRIPT_ID: HeaderName = HeaderName::from_static("x-transcript-id");
 /// Waits between two looks at a job: short at first, for short files.
 const FIRST_WAIT: Duration = Duration::from_millis(25);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-
-/// The models of OpenAI's clients, and those that stand in for them.
-const MODELS: [(&str, &str); 4] = [
-    ("whisper-1", "svc-best"),
-    ("gpt-4o-transcribe", "svc-best"),
-    ("gpt-4o-transcribe-diarize", "svc-best"),
-    ("gpt-4o-mini-transcribe", "svc-fast"),
-];
 
 /// The longest phrase of a prompt that is a vocabulary hint, in characters and words.
 const MAX_HINT_CHARS: usize = 100;
@@ -132,10 +124,9 @@ fn fields(form: &Form, upload: &str) -> Result<Value> {
             "`model` is missing: svc-best, svc-fast, or a name of OpenAI's such as whisper-1.",
         ));
     };
-    let model = MODELS.iter().find(|(name, _)| *name == model).map_or(model, |(_, own)| own);
     let mut fields = Map::new();
     fields.insert("upload_id".into(), upload.into());
-    fields.insert("model".into(), model.into());
+    fields.insert("model".into(), file_model(model).into());
     if let Some(language) = form.text("language") {
         fields.insert("language_code".into(), language.into());
     }
@@ -149,7 +140,7 @@ fn fields(form: &Form, upload: &str) -> Result<Value> {
 }
 
 /// The phrases of a prompt that are short enough for vocabulary hints.
-fn hints(prompt: &str) -> Vec<&str> {
+pub(super) fn hints(prompt: &str) -> Vec<&str> {
     let phrases = prompt.split([',', ';', '.', '\n']).map(str::trim);
     let is_hint = |phrase: &&str| {
         !phrase.is_empty()

@@ -1,0 +1,230 @@
+//! `/v1/realtime`: transcription sessions in OpenAI's protocol, over the live sessions of the engine.
+//!
+//! `session` runs a session between the client, whose events are in `frames` and whose settings are in `settings`, and the engine, whose
+//! session is `recognizer`. `turns` has its turns, which `speech_gate` finds; `item` is the transcript of one.
+
+mod frames;
+mod item;
+mod recognizer;
+mod session;
+mod settings;
+mod speech_gate;
+mod turns;
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use hyper::HeaderMap;
+use hyper::StatusCode;
+use hyper::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL};
+use serde::Serialize;
+
+use super::{live_model, model_not_found};
+use crate::auth::require_credit;
+use crate::auth::session_token::{Claims as _, Payer, SecretClaims};
+use crate::clock;
+use crate::context::RequestContext;
+use crate::http::body::{self, Fields, MAX_JSON_BYTES};
+use crate::http::response::{ApiError, Response, Result, json};
+use crate::ids;
+use crate::live::LiveState;
+use crate::live::metered::{self, Refusal};
+use crate::live::socket::{CloseFrame, MessageLimits, Socket};
+use crate::live::upgrade::upgrade;
+use crate::store::Account;
+use frames::{Fault, ServerEvent, SessionObject};
+use session::{Opening, Session};
+use settings::{Settings, Transcription, TurnDetection};
+
+/// The subprotocol that is chosen where the client offers it.
+const SUBPROTOCOL: &str = "realtime";
+
+/// Lifetimes of a client secret, s.
+const SECRET_LIFETIMES_S: std::ops::RangeInclusive<i64> = 10..=7_200;
+const SECRET_LIFETIME_S: i64 = 600;
+/// The longest secret: pages send it within a header.
+const MAX_SECRET_BYTES: usize = 12 << 10;
+
+/// A secret with which a page opens sessions.
+#[derive(Serialize)]
+struct ClientSecret {
+    value: String,
+    /// s since 1970
+    expires_at: i64,
+}
+
+/// The answer of `/v1/realtime/client_secrets`.
+#[derive(Serialize)]
+struct SecretWithSession<'a> {
+    #[serde(flatten)]
+    secret: &'a ClientSecret,
+    session: SessionObject<'a>,
+}
+
+/// The answer of the older `/v1/realtime/transcription_sessions`.
+#[derive(Serialize)]
+struct FlatSession<'a> {
+    id: String,
+    object: &'static str,
+    client_secret: &'a ClientSecret,
+    input_audio_format: &'static str,
+    input_audio_transcription: &'a Transcription,
+    turn_detection: Option<&'a TurnDetection>,
+}
+
+/// `POST /v1/realtime/client_secrets`
+pub async fn create_client_secret(state: Arc<LiveState>, request: RequestContext) -> Result<Response> {
+    let (account, mut fields) = read(request).await?;
+    let settings = match fields.take("session") {
+        Some(session) => Settings::default().updated(session, &state).map_err(model_not_found)?,
+        None => Settings::default(),
+    };
+    let lifetime_s = lifetime_s(&mut fields, "expires_after")?;
+    let secret = secret(&state, &account, &settings, lifetime_s).await?;
+    let id = ids::fresh("sess");
+    let session = SessionObject::new(&id, secret.expires_at, &settings);
+    Ok(json(&SecretWithSession { secret: &secret, session }))
+}
+
+/// `POST /v1/realtime/transcription_sessions`
+pub async fn create_transcription_session(state: Arc<LiveState>, request: RequestContext) -> Result<Response> {
+    let (account, mut fields) = read(request).await?;
+    let settings = Settings::of_flat(&mut fields, &state).map_err(model_not_found)?;
+    let lifetime_s = match fields.take("client_secret") {
+        Some(secret) => lifetime_s(&mut Fields::of("client_secret", secret)?, "expires_at")?,
+        None => SECRET_LIFETIME_S,
+    };
+    let secret = secret(&state, &account, &settings, lifetime_s).await?;
+    let input = &settings.audio.input;
+    Ok(json(&FlatSession {
+        id: ids::fresh("sess"),
+        object: "realtime.transcription_session",
+        client_secret: &secret,
+        input_audio_format: input.format.flat_name(),
+        input_audio_transcription: &input.transcription,
+        turn_detection: input.turn_detection.as_ref(),
+    }))
+}
+
+async fn read(request: RequestContext) -> Result<(Account, Fields)> {
+    let account = request.account()?.clone();
+    let headers = request.headers().clone();
+    let body = body::read(request.into_request(), MAX_JSON_BYTES).await?;
+    Ok((account, Fields::optional(&headers, &body)?))
+}
+
+/// The lifetime of a secret, s, as `{"anchor": "created_at", "seconds": 600}` gives it.
+fn lifetime_s(fields: &mut Fields, name: &str) -> Result<i64> {
+    let Some(lifetime) = fields.take(name) else { return Ok(SECRET_LIFETIME_S) };
+    let mut lifetime = Fields::of(name, lifetime)?;
+    if let Some(anchor) = lifetime.string("anchor")?.filter(|anchor| anchor != "created_at") {
+        return Err(ApiError::validation(format!("`{name}.anchor` must be created_at, not {anchor:?}.")));
+    }
+    Ok(lifetime.integer("seconds", SECRET_LIFETIMES_S)?.unwrap_or(SECRET_LIFETIME_S))
+}
+
+async fn secret(state: &LiveState, account: &Account, settings: &Settings, lifetime_s: i64) -> Result<ClientSecret> {
+    require_credit(state.store.allowance(&account.id).await?, 0, state.billing_provider)?;
+    let expires_at = clock::now_ms() / 1000 + lifetime_s;
+    let claims = SecretClaims {
+        payer: payer(account, settings)?,
+        session: serde_json::to_value(settings).map_err(|error| ApiError::internal(&error))?,
+        expires_at: expires_at * 1000,
+    };
+    let value = claims.sign(&state.signing_key);
+    if value.len() > MAX_SECRET_BYTES {
+        let message = "The prompt and the keywords are too long for a client secret: send them in session.update.";
+        return Err(ApiError::validation(message));
+    }
+    Ok(ClientSecret { value, expires_at })
+}
+
+fn payer(account: &Account, settings: &Settings) -> Result<Payer> {
+    Ok(Payer {
+        account: account.id.clone(),
+        key: account.key.clone().ok_or_else(|| ApiError::unauthorized("This needs an API key."))?,
+        estimated_cents: 0,
+        model: settings.audio.input.transcription.live_model().into(),
+    })
+}
+
+/// `GET /v1/realtime`: upgrades the connection. Errors of the session are reported on the WebSocket.
+pub async fn connect(state: Arc<LiveState>, request: RequestContext) -> Result<Response> {
+    let asked = asked(&request)?;
+    let takes_subprotocol = offers_subprotocol(request.headers());
+    let connections = state.connections.clone();
+    let mut response = upgrade(request.into_request(), &connections, MessageLimits::LONG, |socket, _| async move {
+        match asked {
+            Ok((payer, settings)) => open(&state, socket, payer, settings).await,
+            Err(fault) => refuse(socket, fault, (4400, "The session is none of transcription.")).await,
+        }
+    })?;
+    if takes_subprotocol && response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+    }
+    Ok(response)
+}
+
+fn offers_subprotocol(headers: &HeaderMap) -> bool {
+    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+    offered.flat_map(|value| value.split(',')).any(|name| name.trim() == SUBPROTOCOL)
+}
+
+/// The settings that the credential and the query ask for, and the account that pays; a fault if they are not served.
+fn asked(request: &RequestContext) -> Result<std::result::Result<(Payer, Settings), Fault>> {
+    let model = request.query("model");
+    let known = model.as_deref().and_then(live_model);
+    let mut settings = match request.secret_claims() {
+        Some(claims) => serde_json::from_value(claims.session.clone()).map_err(|error| ApiError::internal(&error))?,
+        None => Settings::default(),
+    };
+    let is_transcription = request.secret_claims().is_some()
+        || known.is_some()
+        || request.query("intent").as_deref() == Some("transcription");
+    if !is_transcription {
+        let message = "This service has no conversations in this protocol, transcription sessions alone: connect with \
+             ?intent=transcription. A voice agent talks over /v2/voice-agent.";
+        return Ok(Err(Fault::invalid("invalid_value", message).about("intent")));
+    }
+    if let Some(model) = model {
+        if known.is_none() {
+            return Ok(Err(Fault::invalid("model_not_found", super::no_such_model(&model).message).about("model")));
+        }
+        settings.audio.input.transcription.model = model;
+    }
+    let payer = match request.secret_claims() {
+        Some(claims) => {
+            let model = settings.audio.input.transcription.live_model().into();
+            Payer { model, ..claims.payer.clone() }
+        }
+        None => payer(request.account()?, &settings)?,
+    };
+    Ok(Ok((payer, settings)))
+}
+
+/// Opens a session and runs it, or reports the reason for the refusal.
+async fn open(state: &Arc<LiveState>, socket: Socket, payer: Payer, settings: Settings) {
+    let place = state.places.try_take(&payer.account);
+    let (Some(place), Some(engine), false) = (place, state.engine.clone(), state.stopping.is_cancelled()) else {
+        let fault = Fault::service("unavailable", "There is no room for another session now. Try again later.");
+        return refuse(socket, fault, (1013, "There is no room.")).await;
+    };
+    let opening = Opening { state: state.clone(), engine, settings };
+    metered::run(state, socket, &payer, refusal, move |socket, id| Session::new(opening, id).run(socket).boxed()).await;
+    drop(place);
+}
+
+async fn refuse(socket: Socket, fault: Fault, (code, reason): CloseFrame) {
+    let _ = session::refuse(&socket, fault).await;
+    socket.close(code, reason).await;
+}
+
+/// The event of a session that does not start or is ended by the service.
+fn refusal(refusal: &Refusal) -> String {
+    let fault = match refusal {
+        Refusal::Revoked => Fault::invalid("invalid_api_key", "The API key of this session was revoked."),
+        Refusal::NoCredit(message) => Fault::no_credit(message),
+        Refusal::NotRecorded => Fault::service("unavailable", "The session could not be started. Try again."),
+    };
+    ServerEvent::Error { error: &fault }.to_json()
+}
