@@ -1,8 +1,9 @@
 """Uses a service through OpenAI's own package, of which only the base URL and the key are set.
 
-Usage: openai_client.py recognise FILE | chat | speak, with OPENAI_BASE_URL and OPENAI_API_KEY. Prints one JSON object.
+Usage: openai_client.py recognise FILE | chat | speak | listen PCM, with OPENAI_BASE_URL and OPENAI_API_KEY. Prints one JSON object.
 """
 
+import base64
 import json
 import sys
 
@@ -93,5 +94,69 @@ def speak():
     return found
 
 
-COMMANDS = {"recognise": recognise, "chat": chat, "speak": speak}
+def listen(path):
+    with open(path, "rb") as file:
+        audio = file.read()  # PCM16, little-endian, mono, 24 kHz
+
+    def append(connection):
+        for at in range(0, len(audio), 9600):
+            connection.input_audio_buffer.append(audio=base64.b64encode(audio[at : at + 9600]).decode())
+
+    client = openai.OpenAI()
+    events, errors = [], {}
+    with client.realtime.connect(extra_query={"intent": "transcription"}) as connection:
+        created = connection.recv()
+        found = {"first": created.type, "session": created.session.type}
+        settings = {
+            "format": {"type": "audio/pcm", "rate": 24000},
+            "transcription": {"model": "gpt-4o-transcribe", "language": "en", "prompt": "country"},
+            "turn_detection": {"type": "server_vad", "silence_duration_ms": 300},
+            "noise_reduction": {"type": "near_field"},
+        }
+        include = ["item.input_audio_transcription.logprobs"]
+        connection.session.update(session={"type": "transcription", "audio": {"input": settings}, "include": include})
+        append(connection)
+        # The error comes when all audio before it is followed.
+        connection.response.create(event_id="beyond")
+        waits, followed = 0, False
+        while waits > 0 or not followed:
+            event = connection.recv()
+            events.append(event)
+            if event.type == "input_audio_buffer.committed":
+                waits += 1
+            elif event.type == "conversation.item.input_audio_transcription.completed":
+                waits -= 1
+            elif event.type == "error":
+                errors["beyond"] = [event.error.event_id, event.error.code]
+                followed = True
+    completed = [event for event in events if event.type.endswith(".completed")]
+    found["kinds"] = sorted({event.type for event in events})
+    found["transcripts"] = [event.transcript for event in completed]
+    found["deltas"] = sum(len(event.delta) for event in events if event.type.endswith(".delta"))
+    found["logprobs"] = all(entry.logprob <= 0 for event in completed for entry in event.logprobs)
+    found["seconds"] = all(event.usage.type == "duration" and event.usage.seconds > 0 for event in completed)
+    secret = client.realtime.client_secrets.create(
+        expires_after={"anchor": "created_at", "seconds": 60},
+        session={"type": "transcription", "audio": {"input": {"turn_detection": None}}},
+    )
+    with openai.OpenAI(api_key=secret.value).realtime.connect() as connection:
+        append(connection)
+        connection.input_audio_buffer.commit()
+        for event in connection:
+            if event.type == "conversation.item.input_audio_transcription.completed":
+                found["by_secret"] = event.transcript
+                break
+    try:
+        openai.OpenAI(api_key="ek_wrong").realtime.connect(extra_query={"intent": "transcription"}).enter()
+    except Exception as error:
+        errors["secret"] = error.response.status_code
+    try:
+        wrong = {"type": "transcription", "audio": {"input": {"transcription": {"model": "gpt-9"}}}}
+        client.realtime.client_secrets.create(session=wrong)
+    except openai.NotFoundError as error:
+        errors["model"] = error.code
+    return {**found, "errors": errors}
+
+
+COMMANDS = {"recognise": recognise, "chat": chat, "speak": speak, "listen": listen}
 print(json.dumps(COMMANDS[sys.argv[1]](*sys.argv[2:])))

@@ -33,6 +33,7 @@ mod limits;
 mod openai;
 mod openapi;
 mod realtime;
+mod realtime_openai;
 mod serve;
 mod sources;
 mod speakers;

@@ -164,7 +164,7 @@ fn chat_without_a_model_is_503_in_its_shape() {
 }
 
 /// Runs a script of the folder `clients` and returns what it prints, as JSON.
-fn run(mut program: Command, script: &str, service: &Service, args: &[&str]) -> Value {
+pub fn run(mut program: Command, script: &str, service: &Service, args: &[&str]) -> Value {
     let account = service.account();
     program
         .arg(repository().join("tests/clients").join(script))
@@ -176,14 +176,16 @@ fn run(mut program: Command, script: &str, service: &Service, args: &[&str]) -> 
     serde_json::from_str(&run.stdout).unwrap()
 }
 
-fn python() -> Option<Command> {
+/// A Python that has these packages.
+pub fn python(packages: &str) -> Option<Command> {
     let folder = std::env::var_os("AURICLE_PYTHON_TOOLS").map(PathBuf::from);
     let program = folder.map(|folder| folder.join("python")).filter(|python| python.is_file());
     let found = program.filter(|program| {
-        Command::new(program).args(["-c", "import openai"]).output().is_ok_and(|output| output.status.success())
+        let import = format!("import {packages}");
+        Command::new(program).args(["-c", &import]).output().is_ok_and(|output| output.status.success())
     });
     if found.is_none() {
-        skip("the Python package openai (pip install openai, AURICLE_PYTHON_TOOLS=ENVIRONMENT/bin)");
+        skip("the Python package openai (pip install openai[realtime], AURICLE_PYTHON_TOOLS=ENVIRONMENT/bin)");
     }
     found.map(Command::new)
 }
@@ -201,7 +203,7 @@ fn node() -> Option<Command> {
 
 #[test]
 fn the_python_package_transcribes() {
-    let Some(python) = python() else { return };
+    let Some(python) = python("openai") else { return };
     let found = run(python, "openai_client.py", service(), &["recognise", speech().to_str().unwrap()]);
     assert_eq!((&found["models"], &found["model"]), (&json!(["svc-best", "svc-fast"]), &json!("svc-best")));
     let text = found["text"].as_str().unwrap();
@@ -227,7 +229,7 @@ fn the_python_package_transcribes() {
 
 #[test]
 fn the_python_package_chats() {
-    let Some(python) = python() else { return };
+    let Some(python) = python("openai") else { return };
     let (_receiver, service) = chatting();
     let found = run(python, "openai_client.py", &service, &["chat"]);
     let expected = json!({ "text": "Hello there", "tokens": 9, "object": "chat.completion", "streamed": "Hello there", "streamed_tokens": 9, "error": "model_not_found" });
@@ -257,7 +259,7 @@ fn the_npm_package_chats() {
 
 #[test]
 fn the_python_package_speaks() {
-    let Some(python) = python() else { return };
+    let Some(python) = python("openai") else { return };
     let service = Setup::local().voice().start();
     let found = run(python, "openai_client.py", &service, &["speak"]);
     assert_eq!((&found["streamed"], &found["type"]), (&found["pcm"], &json!("audio/pcm")));

@@ -6,6 +6,8 @@ mod frames;
 mod telephone;
 mod tokens;
 
+pub use conversations::mulaw;
+
 use std::sync::OnceLock;
 
 use auricle_tests::{Service, Setup};
