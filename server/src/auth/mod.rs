@@ -136,7 +136,7 @@ impl Authenticator {
         }
     }
 
-    /// The sender of a request whose route takes an API key or, as `access` says, a client secret as well.
+    /// The sender of a request whose route takes an API key or, with [`Access::KeyOrSecret`], a client secret as well.
     ///
     /// # Errors
     /// 401 for a missing, unknown, revoked or expired credential, and for an API key in a subprotocol: pages that people open have no

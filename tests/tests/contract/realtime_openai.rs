@@ -154,9 +154,9 @@ fn kinds(events: &[Value]) -> Vec<&str> {
     kinds.map(|kind| kind.trim_start_matches("conversation.item.").trim_start_matches("input_audio_")).collect()
 }
 
-/// Asserts that a text is mostly what the recording says, which the starter models hear in part.
+/// Asserts that a text has words of the recording, of which the starter models recognise some.
 #[track_caller]
-fn assert_heard(text: &str) {
+fn assert_recognised(text: &str) {
     let text = text.to_lowercase();
     let heard = ["country", "ask", "for", "you", "what", "do"].into_iter().filter(|word| text.contains(word)).count();
     assert!(heard >= 3, "{text}");
@@ -173,7 +173,7 @@ fn a_commit_ends_a_turn_at_once_where_none_is_detected() {
     let found: Vec<&str> = kinds(&events).into_iter().filter(|kind| *kind != "transcription.delta").collect();
     assert_eq!(found, ["buffer.committed", "added", "done", "transcription.completed"]);
     let completed = events.last().unwrap();
-    assert_heard(completed["transcript"].as_str().unwrap());
+    assert_recognised(completed["transcript"].as_str().unwrap());
     assert_eq!((&completed["content_index"], &completed["logprobs"]), (&json!(0), &Value::Null));
     let usage = &completed["usage"];
     assert!(usage["type"] == "duration" && (usage["seconds"].as_f64().unwrap() - seconds).abs() < 0.1, "{usage}");
@@ -258,7 +258,7 @@ fn detected_turns_come_in_order_with_their_times() {
             text.push(' ');
             before = (to, id.clone());
         }
-        assert_heard(&text);
+        assert_recognised(&text);
     }
 }
 
@@ -311,7 +311,7 @@ fn other_formats_and_an_update_amid_a_turn_keep_all_words() {
     session.append(&spoken(16_000)[2 * half..]);
     session.commit();
     let completed = session.until("conversation.item.input_audio_transcription.completed");
-    assert_heard(completed["transcript"].as_str().unwrap());
+    assert_recognised(completed["transcript"].as_str().unwrap());
     let seconds = completed["usage"]["seconds"].as_f64().unwrap();
     assert!((seconds - speech.len() as f64 / 16_000.0).abs() < 0.1, "{seconds}");
 }
@@ -453,11 +453,11 @@ fn the_python_package_transcribes_live() {
     std::fs::write(&path, spoken(24_000)).unwrap();
     let found = run(python, "openai_client.py", service(), &["listen", path.to_str().unwrap()]);
     assert_eq!((&found["first"], &found["session"]), (&json!("session.created"), &json!("transcription")), "{found}");
-    assert_heard(
+    assert_recognised(
         &found["transcripts"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect::<String>(),
     );
     assert!(found["transcripts"].as_array().unwrap().len() >= 2 && found["deltas"].as_u64() > Some(0), "{found}");
-    assert_heard(found["by_secret"].as_str().unwrap());
+    assert_recognised(found["by_secret"].as_str().unwrap());
     assert_eq!((&found["logprobs"], &found["seconds"]), (&json!(true), &json!(true)));
     assert_eq!(
         found["kinds"],

@@ -10,7 +10,7 @@ pub struct Item {
     /// The beginning of its speech, ms by the clock of the session; none if no detector has found any.
     pub starts_ms: Option<u64>,
     /// Words that end before are none of it, ms by the clock of the recogniser.
-    pub heard_from_ms: u64,
+    pub words_from_ms: u64,
     /// Length of its audio, ms.
     pub audio_ms: u64,
     /// The formatted text.
@@ -35,7 +35,7 @@ impl Item {
         Self {
             id: ids::fresh("item"),
             starts_ms: None,
-            heard_from_ms: 0,
+            words_from_ms: 0,
             audio_ms: 0,
             transcript: String::new(),
             words: Vec::new(),
@@ -47,7 +47,7 @@ impl Item {
 
     /// True if a caption has words of this turn.
     pub fn has(&self, caption: &Caption) -> bool {
-        caption.words.last().is_none_or(|word| word.end > self.heard_from_ms)
+        caption.words.last().is_none_or(|word| word.end > self.words_from_ms)
     }
 
     /// Takes a partial. Returns the words on which it agrees with the one before and that were not sent: what was sent cannot be taken back.

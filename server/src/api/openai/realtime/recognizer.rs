@@ -56,7 +56,7 @@ impl Recognizer {
     }
 
     /// Audio so far, ms.
-    pub fn heard_ms(&self) -> u64 {
+    pub fn pushed_ms(&self) -> u64 {
         self.samples * 1000 / u64::from(self.rate)
     }
 

@@ -59,7 +59,7 @@ pub struct Session {
     pub(super) waiting: Vec<f32>,
     pub(super) passed: usize,
     /// Audio that was passed on in this session, µs: rates may change.
-    pub(super) heard_us: u64,
+    pub(super) taken_us: u64,
     /// The beginning of the audio that is not committed, ms.
     pub(super) buffer_from_ms: u64,
     /// The turn that is not committed.
@@ -107,7 +107,7 @@ impl Session {
             recognizer: None,
             waiting: Vec::new(),
             passed: 0,
-            heard_us: 0,
+            taken_us: 0,
             buffer_from_ms: 0,
             current: Item::new(),
             previous_item: None,
@@ -120,8 +120,8 @@ impl Session {
         SessionObject::new(&self.id, self.expires_at, &self.settings)
     }
 
-    pub(super) fn heard_ms(&self) -> u64 {
-        self.heard_us / 1000
+    pub(super) fn taken_ms(&self) -> u64 {
+        self.taken_us / 1000
     }
 
     /// Runs the session to its end. Returns how to close the socket; none if the client is gone.
@@ -186,7 +186,7 @@ impl Session {
         refuse(socket, fault).await?;
         self.ending = Some(close);
         let is_speaking = self.gate.as_ref().is_none_or(SpeechGate::is_speaking);
-        if is_speaking && self.heard_ms() >= self.buffer_from_ms + MIN_COMMIT_MS {
+        if is_speaking && self.taken_ms() >= self.buffer_from_ms + MIN_COMMIT_MS {
             self.commit(socket).await?;
         }
         match &mut self.recognizer {
@@ -250,7 +250,7 @@ impl Session {
             ClientEvent::Update(session) => return self.update(socket, session).await,
             ClientEvent::Append(audio) => return Ok(self.append(&audio)),
             ClientEvent::Commit => {
-                let buffered = self.heard_ms().saturating_sub(self.buffer_from_ms);
+                let buffered = self.taken_ms().saturating_sub(self.buffer_from_ms);
                 if buffered < MIN_COMMIT_MS {
                     let message =
                         format!("The buffer has {buffered} ms of audio; a commit needs at least {MIN_COMMIT_MS} ms.");
@@ -292,7 +292,7 @@ impl Session {
         };
         let model = settings.audio.input.transcription.live_model();
         if model != self.settings.audio.input.transcription.live_model() {
-            if self.heard_us > 0 {
+            if self.taken_us > 0 {
                 let message = "The model cannot change once audio was sent, because it sets the price of the session.";
                 return Ok(Err(Fault::invalid("model_change_not_allowed", message).about("session")));
             }
@@ -336,7 +336,7 @@ impl Session {
             }
         }
         self.recognizer = None;
-        self.current.heard_from_ms = 0;
+        self.current.words_from_ms = 0;
         self.gate.iter_mut().for_each(SpeechGate::forget_questions);
         Ok(())
     }

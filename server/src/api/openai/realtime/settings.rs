@@ -59,7 +59,7 @@ pub struct Audio {
 pub struct Input {
     pub format: Format,
     pub transcription: Transcription,
-    /// The models hear the audio as it comes, so that it is always null.
+    /// Audio reaches the models as it comes, so that this is always null.
     noise_reduction: Option<()>,
     pub turn_detection: Option<TurnDetection>,
 }
@@ -281,14 +281,14 @@ impl Settings {
             }
         }
         let mut settings = self.clone();
-        if let Some(audio) = fields.take("audio") {
-            if let Some(input) = Fields::of("audio", audio)?.take("input") {
-                let mut input = Fields::of("input", input)?;
-                if let Some(format) = input.take("format") {
-                    settings.audio.input.format = Format::read(format)?;
-                }
-                settings.read_rest(&mut input, ["transcription", "turn_detection", "noise_reduction"])?;
+        if let Some(audio) = fields.take("audio")
+            && let Some(input) = Fields::of("audio", audio)?.take("input")
+        {
+            let mut input = Fields::of("input", input)?;
+            if let Some(format) = input.take("format") {
+                settings.audio.input.format = Format::read(format)?;
             }
+            settings.read_rest(&mut input, ["transcription", "turn_detection", "noise_reduction"])?;
         }
         settings.read_include(&mut fields)?;
         settings.check_languages(state)?;

@@ -101,7 +101,7 @@ impl SpeechGate {
     }
 
     /// Takes the speech probability of a chunk.
-    pub fn hear(&mut self, probability: f32) -> Option<Change> {
+    pub fn push(&mut self, probability: f32) -> Option<Change> {
         let threshold = match self.rules {
             TurnDetection::ServerVad { threshold, .. } => threshold as f32,
             TurnDetection::SemanticVad { .. } => THRESHOLD,
@@ -168,39 +168,39 @@ impl SpeechGate {
 mod tests {
     use super::*;
 
-    fn heard(gate: &mut SpeechGate, probability: f32, chunks: usize) -> Vec<(usize, Change)> {
-        (1..=chunks).filter_map(|at| gate.hear(probability).map(|change| (at, change))).collect()
+    fn pushed(gate: &mut SpeechGate, probability: f32, chunks: usize) -> Vec<(usize, Change)> {
+        (1..=chunks).filter_map(|at| gate.push(probability).map(|change| (at, change))).collect()
     }
 
     #[test]
     fn silence_ends_a_turn_and_a_click_neither_begins_nor_prolongs_one() {
         let rules = TurnDetection::ServerVad { threshold: 0.5, prefix_padding_ms: 0, silence_duration_ms: 320 };
         let mut gate = SpeechGate::new(rules);
-        assert_eq!(heard(&mut gate, 0.9, 1), []);
-        assert_eq!(heard(&mut gate, 0.1, 20), [], "a click");
-        assert_eq!(heard(&mut gate, 0.9, 10), [(2, Change::Started { ago_ms: 64 })]);
-        assert_eq!(heard(&mut gate, 0.4, 20), [], "within the hysteresis");
-        assert_eq!(heard(&mut gate, 0.1, 5), []);
-        assert_eq!(heard(&mut gate, 0.9, 1), []);
-        assert_eq!(heard(&mut gate, 0.1, 5), [(5, Change::Stopped)], "the click did not end the pause");
+        assert_eq!(pushed(&mut gate, 0.9, 1), []);
+        assert_eq!(pushed(&mut gate, 0.1, 20), [], "a click");
+        assert_eq!(pushed(&mut gate, 0.9, 10), [(2, Change::Started { ago_ms: 64 })]);
+        assert_eq!(pushed(&mut gate, 0.4, 20), [], "within the hysteresis");
+        assert_eq!(pushed(&mut gate, 0.1, 5), []);
+        assert_eq!(pushed(&mut gate, 0.9, 1), []);
+        assert_eq!(pushed(&mut gate, 0.1, 5), [(5, Change::Stopped)], "the click did not end the pause");
         gate.reset();
-        assert_eq!(heard(&mut gate, 0.1, 50), []);
+        assert_eq!(pushed(&mut gate, 0.1, 50), []);
     }
 
     #[test]
     fn a_finished_speaker_ends_a_turn_early_and_an_answer_to_an_earlier_pause_does_not() {
         let mut gate = SpeechGate::new(TurnDetection::SemanticVad { eagerness: Eagerness::High });
         gate.can_ask = true;
-        heard(&mut gate, 0.9, 10);
-        assert_eq!(heard(&mut gate, 0.1, 8), [(7, Change::Ask)]);
-        heard(&mut gate, 0.9, 4);
+        pushed(&mut gate, 0.9, 10);
+        assert_eq!(pushed(&mut gate, 0.1, 8), [(7, Change::Ask)]);
+        pushed(&mut gate, 0.9, 4);
         assert!(!gate.judged(0.9), "speech goes on");
-        assert_eq!(heard(&mut gate, 0.1, 14), [(7, Change::Ask), (13, Change::Ask)]);
+        assert_eq!(pushed(&mut gate, 0.1, 14), [(7, Change::Ask), (13, Change::Ask)]);
         assert!(!gate.judged(0.2));
         assert!(gate.judged(0.7));
         gate.reset();
-        heard(&mut gate, 0.9, 10);
+        pushed(&mut gate, 0.9, 10);
         gate.can_ask = false;
-        assert_eq!(heard(&mut gate, 0.1, 13), [(13, Change::Stopped)]);
+        assert_eq!(pushed(&mut gate, 0.1, 13), [(13, Change::Stopped)]);
     }
 }

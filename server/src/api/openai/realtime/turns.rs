@@ -25,7 +25,7 @@ impl Session {
             let end = (self.passed + chunk).min(self.waiting.len());
             let samples = &self.waiting[self.passed..end];
             let Some(recognizer) = self.recognizer.as_mut().filter(|_| !samples.is_empty()) else { break };
-            self.heard_us += samples.len() as u64 * 1_000_000 / u64::from(rate);
+            self.taken_us += samples.len() as u64 * 1_000_000 / u64::from(rate);
             self.passed = end;
             match recognizer.push(samples) {
                 Ok(probabilities) => self.follow(socket, &probabilities).await?,
@@ -63,8 +63,8 @@ impl Session {
         for probability in probabilities {
             left -= 1;
             let Some(gate) = &mut self.gate else { return Ok(()) };
-            let now = self.heard_us / 1000 - (left * u64::from(CHUNK_MS)).min(self.heard_us / 1000);
-            match gate.hear(*probability) {
+            let now = self.taken_us / 1000 - (left * u64::from(CHUNK_MS)).min(self.taken_us / 1000);
+            match gate.push(*probability) {
                 None => {}
                 Some(Change::Started { ago_ms }) => {
                     let before = u64::from(ago_ms + gate.padding_ms());
@@ -88,13 +88,13 @@ impl Session {
     async fn start_speech(&mut self, socket: &Socket, now: u64, before: u64) -> Step {
         let starts_ms = now.saturating_sub(before).max(self.buffer_from_ms);
         self.current.starts_ms = Some(starts_ms);
-        let heard = self.recognizer.as_ref().map(Recognizer::heard_ms).unwrap_or_default();
-        self.current.heard_from_ms = heard.saturating_sub(self.heard_ms().saturating_sub(starts_ms));
+        let pushed = self.recognizer.as_ref().map(Recognizer::pushed_ms).unwrap_or_default();
+        self.current.words_from_ms = pushed.saturating_sub(self.taken_ms().saturating_sub(starts_ms));
         send(socket, &ServerEvent::SpeechStarted { audio_start_ms: starts_ms, item_id: &self.current.id }).await
     }
 
     async fn stop_speech(&mut self, socket: &Socket) -> Step {
-        let event = ServerEvent::SpeechStopped { audio_end_ms: self.heard_ms(), item_id: &self.current.id };
+        let event = ServerEvent::SpeechStopped { audio_end_ms: self.taken_ms(), item_id: &self.current.id };
         send(socket, &event).await?;
         self.commit(socket).await
     }
@@ -102,7 +102,7 @@ impl Session {
     /// Ends the turn here: its item is in the conversation, and its transcript follows.
     pub(super) async fn commit(&mut self, socket: &Socket) -> Step {
         let from_ms = self.current.starts_ms.unwrap_or(self.buffer_from_ms);
-        let audio_ms = self.heard_ms().saturating_sub(from_ms);
+        let audio_ms = self.taken_ms().saturating_sub(from_ms);
         let mut item = self.begin_turn();
         item.audio_ms = audio_ms;
         announce(socket, &item.id, self.previous_item.as_deref()).await?;
@@ -119,7 +119,7 @@ impl Session {
 
     /// Begins a turn here; returns the one before.
     pub(super) fn begin_turn(&mut self) -> Item {
-        self.buffer_from_ms = self.heard_ms();
+        self.buffer_from_ms = self.taken_ms();
         self.gate.iter_mut().for_each(SpeechGate::reset);
         std::mem::replace(&mut self.current, Item::new())
     }
