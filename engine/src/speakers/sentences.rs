@@ -150,7 +150,7 @@ mod tests {
     fn nothing_and_one_word_have_no_change() {
         move_changes(&[], &[], &[], &mut []);
         let mut speakers = [3];
-        move_changes(&["Yes."], &[0..10], &[], &mut speakers);
+        move_changes(&["Yes."], std::slice::from_ref(&(0..10)), &[], &mut speakers);
         assert_eq!(speakers, [3]);
     }
 }

@@ -102,7 +102,19 @@ impl<'a> Reading<'a> {
                 let shout = text[core.clone()].chars().all(|letter| letter.is_uppercase() || !letter.is_alphabetic());
                 capitals += usize::from(capital && !shout);
             }
-            tokens.push(Token { text, original, core, lower, capital, first, after, flags, masked, sentence, form: None });
+            tokens.push(Token {
+                text,
+                original,
+                core,
+                lower,
+                capital,
+                first,
+                after,
+                flags,
+                masked,
+                sentence,
+                form: None,
+            });
             first = after >= Break::Sentence;
             sentence += usize::from(first);
         }
