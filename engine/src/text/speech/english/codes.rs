@@ -1,7 +1,7 @@
 //! Codes of letters and digits.
 
-use super::words::{initialism, is_acronym, word};
-use super::{Rule, group, numbers};
+use super::words::{is_acronym, word};
+use super::{Rule, group, initialism, numbers};
 
 /// Numbers with a fraction that are joined to letters; they are tried before plain numbers.
 pub const DECIMALS: &[Rule] = &[

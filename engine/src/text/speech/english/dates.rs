@@ -2,7 +2,7 @@
 
 use regex::Captures;
 
-use super::{Place, Rule, group, numbers};
+use super::{Place, Rule, group, initialism, numbers};
 use crate::text::word_list::words;
 
 macro_rules! month {
@@ -73,7 +73,7 @@ pub const RULES: &[Rule] = &[
         let hours = number(found, 3).filter(|hours| *hours <= 14)?;
         let sign = if group(found, 2) == "+" { "plus" } else { "minus" };
         let minutes = number(found, 4).filter(|minutes| *minutes > 0).map(numbers::cardinal).unwrap_or_default();
-        let zone = super::words::initialism(group(found, 1));
+        let zone = initialism(group(found, 1));
         Some(format!("{zone} {sign} {} {minutes}", numbers::cardinal(hours)))
     }),
     // "3:05 pm", "15:30", "10:15:30"

@@ -253,6 +253,12 @@ fn said(place: &Place) -> Option<(usize, String)> {
     })
 }
 
+/// The names of letters.
+fn initialism(letters: &str) -> String {
+    let letters: Vec<String> = letters.chars().map(|letter| letter.to_ascii_uppercase().to_string()).collect();
+    letters.join(" ")
+}
+
 /// The text of a group; empty if it took no part.
 fn group<'t>(found: &Captures<'t>, at: usize) -> &'t str {
     found.get(at).map_or("", |group| group.as_str())

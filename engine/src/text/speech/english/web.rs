@@ -1,7 +1,7 @@
 //! Addresses of the web and of e-mail, names of accounts, hashtags and files.
 
-use super::words::{camel, initialism};
-use super::{Rule, group, numbers};
+use super::words::camel;
+use super::{Rule, group, initialism, numbers};
 use crate::text::speech::lexicon::Lexicon;
 
 pub const RULES: &[Rule] = &[

@@ -1,6 +1,6 @@
 //! Words: abbreviations, initialisms, mixed case, symbols.
 
-use super::{Place, Rule, abbreviations, group, roman};
+use super::{Place, Rule, abbreviations, group, initialism, roman};
 use crate::text::speech::lexicon::Lexicon;
 use crate::text::word_list::words;
 
@@ -173,12 +173,6 @@ const STRESSED: &[&str] = words!(
 /// True for capitals that are said as a word.
 pub fn is_acronym(capitals: &str) -> bool {
     ACRONYMS.contains(&capitals)
-}
-
-/// The names of letters.
-pub fn initialism(letters: &str) -> String {
-    let letters: Vec<String> = letters.chars().map(|letter| letter.to_ascii_uppercase().to_string()).collect();
-    letters.join(" ")
 }
 
 /// A word of letters and apostrophes.
