@@ -20,6 +20,7 @@ use std::time::Duration;
 use super::container::Container;
 use super::input::InputFile;
 use super::mono::Mixer;
+use super::timeline::{LEAST_LEAD_S, LONGEST_S};
 use super::{Ffmpeg, MAX_CHANNELS, isolation};
 use crate::error::{Error, Result};
 
@@ -147,8 +148,10 @@ impl FfmpegDecoder {
         if let Some(track) = track {
             command.args(["-map", &format!("0:a:{track}")]);
         }
-        // Gaps in the timestamps are filled with silence.
-        command.args(["-af", "aresample=async=1"]);
+        // Gaps in the timestamps are filled with silence, and so is the time before sound that begins later than the picture. Less is the
+        // delay of a decoder, and more is a wrong clock.
+        let late = format!("asetpts=PTS-if(between(STARTT\\,{LEAST_LEAD_S}\\,{LONGEST_S})\\,0\\,STARTPTS)");
+        command.args(["-af", &format!("{late},aresample=async=1:first_pts=0")]);
         command.args(["-c:a", "pcm_f32be", "-f", "au", "pipe:1"]);
         let mut child = isolation::spawn(&mut command).map_err(failed)?;
         if let Err(error) = confine(&child, file.length) {

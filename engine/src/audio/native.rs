@@ -21,7 +21,7 @@ use super::input::Input;
 use super::mono::Mixer;
 use super::panic_guard::{PANICKED, guarded};
 use super::probe::ProbeResult;
-use super::timeline::Timeline;
+use super::timeline::{LEAST_LEAD_S, LONGEST_S, Timeline};
 use super::tracks::{self, OpenFailure, TrackSelection};
 use super::{MAX_CHANNELS, resample};
 use crate::error::Error;
@@ -38,12 +38,6 @@ const MAX_PATCH_S: f64 = 0.6;
 
 /// Most silence that fills gaps in a file, in seconds: a container's clock may hold any value.
 const MOST_MISSING_S: f64 = 6.0 * 3600.0;
-
-/// Least time between the start of a video and that of its sound which is filled with silence, in seconds.
-const LEAST_LEAD_S: f64 = 0.1;
-
-/// The longest such time, as for a gap within the sound: a longer one is a wrong clock, and silence is billed like sound.
-const MOST_LEAD_S: f64 = 600.0;
 
 /// Most that the last packets of an Ogg stream are shortened together, in seconds: what a frame size leaves over. A longer time is that of
 /// positions which count something else.
@@ -246,7 +240,7 @@ impl NativeDecoder {
     /// Puts silence before the first samples where the sound of a video begins late, so that times are those of the video.
     fn begin_late(&mut self, out: &mut Vec<f32>) {
         let lead_s = self.lead_s;
-        if !(LEAST_LEAD_S..=MOST_LEAD_S).contains(&lead_s) {
+        if !(LEAST_LEAD_S..=LONGEST_S).contains(&lead_s) {
             return;
         }
         self.first = std::mem::take(out);

@@ -7,8 +7,12 @@ const LEAST_S: f64 = 0.1;
 /// Least of it that must be missing right before a packet: small gaps everywhere mean that the clock is wrong.
 const LEAST_HERE_S: f64 = 0.03;
 
-/// The longest gap that is accepted, in seconds.
-const LONGEST_S: f64 = 600.0;
+/// The longest gap, and the longest time before the sound of a video, that is accepted, in seconds: more is a wrong clock, and silence is
+/// billed like sound.
+pub(super) const LONGEST_S: f64 = 600.0;
+
+/// Least time between the start of a video and that of its sound which is filled with silence, in seconds.
+pub(super) const LEAST_LEAD_S: f64 = 0.1;
 
 /// The decoded part of a track.
 #[derive(Clone, Copy, Debug)]

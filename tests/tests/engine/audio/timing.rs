@@ -30,17 +30,25 @@ fn loudness(samples: &[f32]) -> f32 {
 #[test]
 fn sound_that_begins_late_in_a_video_keeps_the_times_of_the_video() {
     with_ffmpeg(|folder| {
-        for file in ["late.mkv", "late.mp4"] {
-            ffmpeg(folder, &format!("{VIDEO} -itsoffset 2 -i signal.wav -c:v mpeg4 -c:a aac {file}"));
-            let (samples, warnings) = heard(&folder.join(file), &named(file));
+        let codecs = [
+            ("late.mkv", "-c:v mpeg4 -c:a aac"),
+            ("late.mp4", "-c:v mpeg4 -c:a aac"),
+            // ffmpeg decodes these.
+            ("film.mkv", "-c:v mpeg4 -c:a ac3"),
+            ("late.flv", "-c:v flv -ar 44100 -c:a mp3"),
+            ("late.wmv", "-c:v wmv2 -c:a wmav2"),
+        ];
+        for (file, codecs) in codecs {
+            ffmpeg(folder, &format!("{VIDEO} -itsoffset 2 -i signal.wav {codecs} {file}"));
+            let (samples, warnings) = heard(&folder.join(file), &named(file).ffmpeg(Ffmpeg::Find));
             assert!((seconds(&samples) - 5.0).abs() < 0.2, "{file}: {} s", seconds(&samples));
             assert!(loudness(&samples[..30_000]) < 1e-3 && loudness(&samples[34_000..70_000]) > 0.1, "{file}");
             assert_eq!(warnings, [] as [String; 0], "{file}");
         }
         // A clock that is wrong adds no hour of silence.
-        for file in ["hour.mkv", "hour.mp4"] {
-            ffmpeg(folder, &format!("{VIDEO} -itsoffset 3600 -i signal.wav -c:v mpeg4 -c:a aac {file}"));
-            let (samples, _) = heard(&folder.join(file), &named(file));
+        for (file, codec) in [("hour.mkv", "aac"), ("hour.mp4", "aac"), ("film.mkv", "ac3")] {
+            ffmpeg(folder, &format!("{VIDEO} -itsoffset 3600 -i signal.wav -c:v mpeg4 -c:a {codec} {file}"));
+            let (samples, _) = heard(&folder.join(file), &named(file).ffmpeg(Ffmpeg::Find));
             assert!((seconds(&samples) - 3.0).abs() < 0.2, "{file}: {} s", seconds(&samples));
         }
         // Without a video the first sample is time 0.
