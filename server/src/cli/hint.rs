@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use auricle_engine::{Catalog, CatalogModel};
+use auricle_engine::Catalog;
 
 use super::output;
-use crate::checkpoints::decimal_bytes;
+use crate::checkpoints::{Machine, better, decimal_bytes};
 
 /// The line for a service model; none where the catalog lacks the model.
 pub fn line(catalog: &Catalog, model: &str) -> Option<String> {
@@ -19,22 +19,16 @@ pub fn line(catalog: &Catalog, model: &str) -> Option<String> {
     };
     let better = match choice.size {
         Some(size) => {
-            let better = choice.source.sizes.iter().take_while(|other| other.name != size.name).last();
-            better.map(|size| {
+            let larger = choice.source.sizes.iter().take_while(|other| other.name != size.name).last();
+            larger.map(|size| {
                 let (name, bytes) = (&size.name, decimal_bytes(size.download_bytes));
                 format!("auricle models pull {} --size {name} ({bytes})", choice.source.id)
             })
         }
-        None if !choice.is_starter => None,
-        None if !choice.model.sizes.is_empty() => Some(format!("auricle models pull {model} --recommended")),
-        None => {
-            let same_kind = |other: &&CatalogModel| other.kind == choice.model.kind;
-            let sized = catalog.models().iter().filter(same_kind).find(|other| !other.sizes.is_empty());
-            Some(match sized.map(|other| &other.id) {
-                Some(other) => format!("auricle models pull {other} --recommended"),
-                None => format!("auricle models pull {model}"),
-            })
-        }
+        None => better(catalog, model, &Machine::with(&[])).map(|better| {
+            let recommended = if better.size.is_empty() { "" } else { " --recommended" };
+            format!("auricle models pull {}{recommended}", better.model)
+        }),
     };
     let better = better.map(|command| format!("; a better one: {command}"));
     Some(format!("{model} runs on {at_work}{}{}", rate.unwrap_or_default(), better.unwrap_or_default()))
