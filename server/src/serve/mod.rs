@@ -131,7 +131,7 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     tasks.spawn(tidy_metrics(state.health.metrics.clone(), stopping.clone()));
     tasks.spawn(run_metering(metering, state.realtime.clone()));
     let has_limit = config.billing_provider == BillingProvider::Local && first_key.is_some();
-    let limit = has_limit.then(|| limit_of_first_account(config.free_credit_cents));
+    let limit = has_limit.then(|| limit_of_first_account(&config));
     print_addresses(
         &urls,
         &config.models,
@@ -369,12 +369,21 @@ fn public_url(configured: &Option<Url>, listener: &TcpListener) -> Result<Url, S
 }
 
 /// The limit of the first account, and the command that lifts it.
-fn limit_of_first_account(free_credit_cents: u32) -> String {
-    let credit = dollars(free_credit_cents.into());
+fn limit_of_first_account(config: &Config) -> String {
+    let credit = dollars(config.free_credit_cents.into());
+    let data = match std::path::absolute(&config.data) {
+        Ok(data) if config.data != Config::default().data => format!(" --data {}", quoted(&data.to_string_lossy())),
+        _ => String::new(),
+    };
     format!(
         "The account {FIRST_ACCOUNT} has {credit} of free credit. This lifts its limit:\n\n\
-         auricle accounts unlimited {FIRST_ACCOUNT}"
+         auricle accounts unlimited {FIRST_ACCOUNT}{data}"
     )
+}
+
+/// A text as one word of a shell's command.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// The rest of a curl line that transcribes the sample of the models folder, or lists the models where it has none.
@@ -382,8 +391,8 @@ fn first_request(api: &str, models: &Path) -> String {
     let sample = models.join("samples/jfk.flac");
     match std::path::absolute(&sample) {
         Ok(sample) if sample.is_file() => {
-            let sample = sample.display().to_string().replace('\'', r"'\''");
-            format!("-F 'file=@{sample}' -F model=whisper-1 -F response_format=text {api}/v1/audio/transcriptions")
+            let file = quoted(&format!("file=@{}", sample.display()));
+            format!("-F {file} -F model=whisper-1 -F response_format=text {api}/v1/audio/transcriptions")
         }
         _ => format!("{api}/v2/models"),
     }

@@ -1,6 +1,6 @@
 //! The limit of the free credit with the local provider: how it is named, lifted and set again.
 
-use auricle_tests::{Account, PASSWORD, Service, Setup, Visitor, eventually, silence};
+use auricle_tests::{Account, PASSWORD, Service, Setup, Visitor, binary, command_of, eventually, silence};
 use serde_json::{Value, json};
 
 use crate::postgres;
@@ -76,13 +76,15 @@ fn a_command_lifts_the_limit_and_sets_it_again_on_postgres() {
 fn the_first_start_names_the_command_for_its_account() {
     let service = broke().start();
     let named = eventually("the command", || service.line("auricle accounts unlimited "));
-    assert_eq!(named, "admin@localhost");
     let key = service.line("key ").unwrap();
-    let first = Account { api: service.api(), key, email: named };
+    let first = Account { api: service.api(), key, email: "admin@localhost".into() };
     refused(&first);
-    // Without an address it is the first account's.
-    let run = service.accounts(["unlimited"]);
-    assert!(run.status == Some(0) && run.stdout.contains("admin@localhost"), "{} {}", run.stdout, run.stderr);
+    // The command names the service's folder, so that it works in any other.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let line = format!("'{}' accounts unlimited {named}", binary().display());
+    let run = command_of("sh".as_ref()).args(["-c", &line]).current_dir(elsewhere.path()).output().unwrap();
+    let stdout = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success() && stdout.contains("admin@localhost"), "{line}: {run:?}");
     first.transcribe("a.wav", silence(1.0));
     service.terminate();
     service.wait();
