@@ -10,6 +10,8 @@ use super::{Action, Event, Failure, Message, Role, State, ToolCall};
 const MAX_TOOL_ROUNDS: u32 = 8;
 /// Silence while tools are called, after which the agent says that it takes a moment, ms.
 const FILLER_MS: u64 = 2_000;
+/// The same where the first word of a reply is awaited, ms.
+const SLOW_REPLY_MS: u64 = 3_000;
 /// Phrases that it says then, in turn.
 const FILLERS: [&str; 4] = ["One moment, please.", "Let me check.", "Just a second.", "I am looking into it."];
 
@@ -390,12 +392,16 @@ impl Conversation {
         }
     }
 
-    /// The time at which the agent says that a tool takes a moment.
+    /// The time at which the agent says that a tool, or a reply that has no word yet, takes a moment.
     pub(super) fn filler_at(&self) -> Option<u64> {
-        let idle = self.reply.as_ref().is_none_or(|reply| reply.is_sent());
-        let speaks = self.rules.language.as_deref().is_none_or(is_english);
-        let wanted = self.state == State::Holding && self.tools.wants_filler() && idle && speaks;
-        wanted.then_some(self.quiet_since + FILLER_MS)
+        let reply = self.reply.as_ref();
+        let silence_ms = match self.state {
+            _ if !self.rules.language.as_deref().is_none_or(is_english) => return None,
+            State::Holding if self.tools.wants_filler() && reply.is_none_or(Reply::is_sent) => FILLER_MS,
+            State::Thinking if reply.is_some_and(|reply| reply.released && reply.speeches.is_empty()) => SLOW_REPLY_MS,
+            _ => return None,
+        };
+        Some(self.quiet_since + silence_ms)
     }
 
     fn fill(&mut self, now: u64) {

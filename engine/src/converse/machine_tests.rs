@@ -506,6 +506,29 @@ fn a_tool_that_never_answers_is_given_up_after_a_filler() {
 }
 
 #[test]
+fn a_reply_whose_first_word_is_slow_begins_with_a_filler() {
+    let mut scene = Scene::new();
+    scene.says("Are you there?");
+    assert_eq!(scene.state(), State::Thinking);
+    scene.waits(1_000);
+    assert_eq!(scene.count(|action| matches!(action, Action::Say { .. })), 0);
+    scene.waits(1_500);
+    scene.speaks("One moment, please.");
+    scene.waits(8_000);
+    assert_eq!(scene.count(|action| matches!(action, Action::Say { .. })), 1, "once a reply");
+    scene.answers("Yes, I am.");
+    scene.waits(3_000);
+    assert_eq!(scene.agent_texts(), [("One moment, please. Yes, I am.", false)], "one reply");
+    let history = scene.conversation.history();
+    assert_eq!(history.last().unwrap().content, "Yes, I am.", "the language model does not read it");
+    // The next is another phrase, and not before its time.
+    scene.says("Good. And now?");
+    scene.answers("Now I am quick.");
+    scene.waits(3_000);
+    assert_eq!(scene.agent_texts()[1], ("Now I am quick.", false));
+}
+
+#[test]
 fn speech_never_cancels_a_call() {
     let mut scene = Scene::in_state(State::Holding);
     scene.says("And what about Paris?");
