@@ -10,6 +10,7 @@ use auricle_engine::blocking::Engine;
 use auricle_engine::unstable::models::sortformer::Sortformer;
 use auricle_engine::unstable::speakers::activity::ActiveSpans;
 use auricle_engine::unstable::speakers::clustering::in_order;
+use auricle_engine::unstable::speakers::sentences::move_changes;
 use auricle_engine::unstable::speakers::words;
 use auricle_engine::{
     DeviceChoice, EngineOptions, Error, SpeakerLabels, TranscribeOptions, Transcript, check_diarizer,
@@ -53,7 +54,11 @@ fn labels_by(diarizer: &Path, samples: &[f32], labelled: &Transcript) -> Vec<Str
         spans.push(&stream.advance(step, &scored[0]));
     }
     let spoken: Vec<_> = labelled.words.iter().map(|word| word.start..word.end).collect();
-    in_order(&words::assign(&spoken, &spans.finish())).into_iter().map(words::label).collect()
+    let texts: Vec<&str> = labelled.words.iter().map(|word| word.text.as_str()).collect();
+    let activity = spans.finish();
+    let mut speakers = words::assign(&spoken, &activity);
+    move_changes(&texts, &spoken, &activity, &mut speakers);
+    in_order(&speakers).into_iter().map(words::label).collect()
 }
 
 #[test]
