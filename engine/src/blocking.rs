@@ -349,6 +349,9 @@ impl Engine {
             Checkpoint::FastConformer(_) if options.sequential => {
                 return Err(Error::InvalidOption("windows one after another are for Whisper checkpoints".into()));
             }
+            Checkpoint::FastConformer(_) if options.translate => {
+                return Err(Error::InvalidOption("translation is for Whisper checkpoints of many languages".into()));
+            }
             Checkpoint::FastConformer(model) => {
                 // The checkpoint finds the language by itself; a language that it lacks is still an error.
                 options.languages.iter().try_for_each(|language| choice.check_language(language))?;

@@ -201,6 +201,8 @@ pub struct TranscribeOptions {
     /// Whisper checkpoints: one window after another, each told what was said before it, in place of windows cut at silence
     /// and written side by side. Slower; names and style may stay the same for longer.
     pub sequential: bool,
+    /// True to write English, whatever language is spoken: for Whisper checkpoints of many languages.
+    pub translate: bool,
     /// Speaker labels: off, found, or for an expected number of speakers.
     pub speakers: SpeakerLabels,
     /// People whom speakers are named after where the voice is surely theirs. It needs speaker labels.
@@ -244,6 +246,7 @@ impl TranscribeOptions {
         fusion: FusionWeights => fusion,
         beam: usize => Some(beam),
         sequential: bool => sequential,
+        translate: bool => translate,
         speakers: SpeakerLabels => speakers,
         known_speakers: impl IntoIterator<Item = KnownSpeaker> => known_speakers.into_iter().collect(),
     }

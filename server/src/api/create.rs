@@ -60,6 +60,7 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         sentiment_analysis: fields.flag("sentiment_analysis")?,
         content_moderation: fields.flag("content_moderation")?,
         medical_mode: fields.flag("medical_mode")?,
+        translate: fields.flag("translate")?,
         language_codes: fields.strings("language_codes", 100, MAX_CODE_CHARS)?,
         keyterms_prompt: fields.strings("keyterms_prompt", MAX_KEYTERMS, MAX_KEYTERM_CHARS)?,
     };
@@ -112,7 +113,13 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
     }
     let codes = options.language_codes.as_deref().unwrap_or_default();
     check_languages(&state.catalog, &model, language_code.as_deref(), codes)?;
-    if options.pii_redaction {
+    if options.translate && !state.catalog.choose(&model).is_ok_and(|choice| choice.languages.len() > 1) {
+        let message =
+            format!("`translate` cannot be served: the checkpoint of {model} knows no other language than English.");
+        return Err(ApiError::unsupported_option(message));
+    }
+    // A translation is English.
+    if options.pii_redaction && !options.translate {
         check_redaction(language_code.as_deref(), codes)?;
     }
     let default_title = match &source {

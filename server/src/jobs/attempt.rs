@@ -379,7 +379,8 @@ fn transcribe_options(job: &Job, asked: &JobOptions) -> TranscribeOptions {
         .model(&job.model)
         .languages(languages)
         .keyterms(asked.keyterms_prompt.iter().flatten().map(String::as_str))
-        .medical_mode(asked.medical_mode);
+        .medical_mode(asked.medical_mode)
+        .translate(asked.translate);
     options.language = language;
     options.speakers = match (asked.speaker_labels, asked.speakers_expected) {
         (true, Some(count)) => SpeakerLabels::Expected(count as usize),

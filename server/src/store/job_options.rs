@@ -24,6 +24,7 @@ pub struct JobOptions {
     pub sentiment_analysis: bool,
     pub content_moderation: bool,
     pub medical_mode: bool,
+    pub translate: bool,
     pub language_codes: Option<Vec<String>>,
     pub keyterms_prompt: Option<Vec<String>>,
 }

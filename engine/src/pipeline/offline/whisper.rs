@@ -45,10 +45,17 @@ pub(crate) fn transcribe(
     if options.look_ahead_ms.is_some() {
         return Err(Error::InvalidOption("a look-ahead needs a streaming checkpoint".into()));
     }
+    let task = match (options.translate, model.config().special.translate) {
+        (false, _) => Task::Transcribe,
+        (true, Some(_)) => Task::Translate,
+        (true, None) => {
+            return Err(Error::InvalidOption("the checkpoint is for English only, and translates nothing".into()));
+        }
+    };
     let request = WhisperRequest {
         model: model.clone(),
         language: language(model, options.language.as_deref(), &options.languages)?,
-        task: Task::Transcribe,
+        task,
         beams: options.beam.unwrap_or(1),
     };
     let medical = options.language.as_deref().filter(|_| options.medical_mode);
@@ -67,13 +74,17 @@ pub(crate) fn transcribe(
     let WrittenText { spoken, coverage, dropped_words, .. } = text;
     let confidence = spoken.confidence();
     let english = || model.config().special.languages.is_empty().then(|| ENGLISH.to_owned());
+    let language_code = match task {
+        Task::Translate => Some(ENGLISH.to_owned()),
+        Task::Transcribe => options.language.clone().or(spoken.language).or_else(english),
+    };
     let unwritten = has_detector.then(|| coverage.warning(&spoken.words)).flatten();
     Ok(Transcript {
         text: joined(&spoken.words),
         words: spoken.words,
         utterances: None,
         confidence,
-        language_code: options.language.clone().or(spoken.language).or_else(english),
+        language_code,
         audio_duration_sec: audio.position_s(),
         model: options.model.clone().unwrap_or_default(),
         warnings: audio.warnings().into_iter().chain(dropped_words_warning(dropped_words)).chain(unwritten).collect(),

@@ -121,7 +121,8 @@ impl Job<'_> {
             .medical_mode(args.medical)
             .language_model(args.search.language_model())
             .fusion(args.search.weights())
-            .sequential(args.sequential);
+            .sequential(args.sequential)
+            .translate(args.translate);
         let verbosity = if args.quiet { Verbosity::Quiet } else { Verbosity::Normal };
         match self.model.fetch(&self.engine_options.models, self.fetching, &self.bar, verbosity)? {
             LocalModel::Checkpoint(path) => options.checkpoint = Some(path),

@@ -112,6 +112,9 @@ pub struct TranscribeArgs {
     /// (Whisper checkpoints)
     #[arg(long)]
     sequential: bool,
+    /// Write English, whatever language is spoken (Whisper checkpoints of many languages)
+    #[arg(long)]
+    translate: bool,
     /// Say who speaks: each turn on a line of its own. N, 1 to 20, is about how many speakers there are [default: as many as
     /// are found]
     #[arg(long, value_name = "N", num_args = 0..=1, value_parser = speaker_count)]
