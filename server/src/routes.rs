@@ -419,6 +419,14 @@ pub static ROUTES: &[Route] = &[
     ),
     api(
         Method::POST,
+        "/v1/audio/translations",
+        handler!(openai::transcriptions::translate, transcripts),
+        doc("openai", "Translate a file into English and wait for it", ResponseContent::Json("OpenAiTranscription"))
+            .takes_form("OpenAiTranslationForm")
+            .fails(&[402, 404, 413, 415, 422]),
+    ),
+    api(
+        Method::POST,
         "/v1/audio/speech",
         handler!(openai::speech::create, speech),
         doc(

@@ -30,10 +30,13 @@ const STAND_INS: [(&str, &str, &str); 8] = [
     ("gpt-live-transcribe", "svc-best", "svc-realtime-pro"),
     ("gpt-realtime-whisper", "svc-best", "svc-realtime-pro"),
     ("gpt-4o-transcribe", "svc-best", "svc-realtime-pro"),
-    ("gpt-4o-transcribe-diarize", "svc-best", "svc-realtime-pro"),
+    (DIARIZING, "svc-best", "svc-realtime-pro"),
     ("gpt-4o-mini-transcribe", "svc-fast", "svc-realtime"),
     ("gpt-4o-mini-transcribe-2025-12-15", "svc-fast", "svc-realtime"),
 ];
+
+/// The model of OpenAI's that labels speakers.
+const DIARIZING: &str = "gpt-4o-transcribe-diarize";
 
 /// The model for files that a client names, by its own name or another.
 fn file_model(name: &str) -> &str {

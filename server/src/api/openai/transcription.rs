@@ -5,6 +5,7 @@ use auricle_engine::segments;
 use auricle_engine::subtitles::{self, SubtitleOptions};
 use bytes::Bytes;
 use futures_util::stream;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::http::response::{Response, events, json as json_response, text};
@@ -15,6 +16,8 @@ use crate::store::Transcript;
 pub enum Shape {
     Json,
     Verbose,
+    /// With the turns of speakers.
+    Diarized,
     Text,
     Srt,
     Vtt,
@@ -25,6 +28,31 @@ pub enum Shape {
 pub enum Granularity {
     Word,
     Segment,
+}
+
+/// The form of an answer.
+pub struct AnswerOptions {
+    pub shape: Shape,
+    pub granularities: Vec<Granularity>,
+    pub stream: bool,
+    pub has_logprobs: bool,
+    pub is_translated: bool,
+}
+
+/// The confidence of a word as a logarithm.
+#[derive(Serialize)]
+pub struct LogProb<'a> {
+    token: &'a str,
+    bytes: &'a [u8],
+    logprob: f32,
+}
+
+impl<'a> From<&'a Word> for LogProb<'a> {
+    fn from(word: &'a Word) -> Self {
+        // JSON has no infinity.
+        let logprob = word.confidence.max(f32::MIN_POSITIVE).ln();
+        Self { token: &word.text, bytes: word.text.as_bytes(), logprob }
+    }
 }
 
 /// A transcript that is completed.
@@ -52,9 +80,47 @@ impl Finished {
         json!({ "type": "duration", "seconds": (self.duration_ms as f64 / 1e3).ceil() as i64 })
     }
 
-    fn verbose(&self, granularities: &[Granularity]) -> Value {
-        let mut written = json!({
+    fn json(&self, has_logprobs: bool) -> Value {
+        let mut written = json!({ "text": self.text, "usage": self.usage() });
+        if has_logprobs {
+            written["logprobs"] = self.logprobs();
+        }
+        written
+    }
+
+    fn logprobs(&self) -> Value {
+        self.words.iter().map(|word| json!(LogProb::from(word))).collect()
+    }
+
+    /// The turns of speakers, sentence by sentence.
+    fn turns(&self) -> Vec<Value> {
+        let turn = |(at, sentence): (usize, &segments::Segment<'_>)| {
+            let name = sentence.words.first().and_then(|word| word.speaker_name.as_deref());
+            json!({
+                "type": "transcript.text.segment",
+                "id": format!("seg_{at}"),
+                "start": seconds(sentence.start),
+                "end": seconds(sentence.end),
+                "speaker": name.or(sentence.speaker).unwrap_or_default(),
+                "text": sentence.text,
+            })
+        };
+        segments::sentences(&self.words).iter().enumerate().map(turn).collect()
+    }
+
+    fn diarized(&self) -> Value {
+        json!({
             "task": "transcribe",
+            "duration": self.duration_ms as f64 / 1e3,
+            "text": self.text,
+            "segments": self.turns(),
+            "usage": self.usage(),
+        })
+    }
+
+    fn verbose(&self, granularities: &[Granularity], is_translated: bool) -> Value {
+        let mut written = json!({
+            "task": if is_translated { "translate" } else { "transcribe" },
             "language": self.language,
             "duration": self.duration_ms as f64 / 1e3,
             "text": self.text,
@@ -90,26 +156,35 @@ impl Finished {
         written
     }
 
-    /// One event for each sentence, then one with the whole text.
-    fn events(&self) -> Vec<Bytes> {
+    /// One event for each sentence, and one for its speaker if speakers are asked for; then one with the whole text.
+    fn events(&self, answer: &AnswerOptions) -> Vec<Bytes> {
         let event = |value: Value| Bytes::from(format!("data: {value}\n\n"));
-        let sentences = segments::sentences(&self.words);
+        let is_diarized = answer.shape == Shape::Diarized;
+        let mut events = Vec::new();
         // The pieces add up to the text.
-        let mut deltas = Vec::new();
         let mut rest = self.text.as_str();
-        for sentence in &sentences {
-            let end = rest.find(&sentence.text).map_or(0, |at| at + sentence.text.len());
+        for turn in self.turns() {
+            let text = turn["text"].as_str().unwrap_or_default();
+            let end = rest.find(text).map_or(0, |at| at + text.len());
             if end > 0 {
-                deltas.push(&rest[..end]);
+                let mut delta = json!({ "type": "transcript.text.delta", "delta": &rest[..end] });
+                if is_diarized {
+                    delta["segment_id"] = turn["id"].clone();
+                }
+                events.push(event(delta));
                 rest = &rest[end..];
+            }
+            if is_diarized {
+                events.push(event(turn));
             }
         }
         if !rest.is_empty() {
-            deltas.push(rest);
+            events.push(event(json!({ "type": "transcript.text.delta", "delta": rest })));
         }
-        let deltas = deltas.into_iter().map(|delta| event(json!({ "type": "transcript.text.delta", "delta": delta })));
-        let done = event(json!({ "type": "transcript.text.done", "text": self.text, "usage": self.usage() }));
-        deltas.chain([done, Bytes::from_static(b"data: [DONE]\n\n")]).collect()
+        let mut done = self.json(answer.has_logprobs);
+        done["type"] = "transcript.text.done".into();
+        events.extend([event(done), Bytes::from_static(b"data: [DONE]\n\n")]);
+        events
     }
 }
 
@@ -118,15 +193,16 @@ fn seconds(ms: u64) -> f64 {
 }
 
 /// The response of a shape.
-pub fn respond(finished: &Finished, shape: Shape, granularities: &[Granularity], stream: bool) -> Response {
-    if stream {
-        return events(stream::iter(finished.events().into_iter().map(Ok)));
+pub fn respond(finished: &Finished, answer: &AnswerOptions) -> Response {
+    if answer.stream {
+        return events(stream::iter(finished.events(answer).into_iter().map(Ok)));
     }
     let audio_ms = u64::try_from(finished.duration_ms).ok().filter(|ms| *ms > 0);
     let subtitles = SubtitleOptions { audio_ms, ..SubtitleOptions::default() };
-    match shape {
-        Shape::Json => json_response(&json!({ "text": finished.text, "usage": finished.usage() })),
-        Shape::Verbose => json_response(&finished.verbose(granularities)),
+    match answer.shape {
+        Shape::Json => json_response(&finished.json(answer.has_logprobs)),
+        Shape::Verbose => json_response(&finished.verbose(&answer.granularities, answer.is_translated)),
+        Shape::Diarized => json_response(&finished.diarized()),
         Shape::Text => text("text/plain; charset=utf-8", format!("{}\n", finished.text)),
         Shape::Srt => text("application/x-subrip; charset=utf-8", subtitles::srt(&finished.words, &subtitles)),
         Shape::Vtt => text("text/vtt; charset=utf-8", subtitles::vtt(&finished.words, &subtitles)),
@@ -163,21 +239,29 @@ mod tests {
 
     #[test]
     fn the_verbose_shape_has_what_was_asked_for() {
-        let both = finished().verbose(&[Granularity::Word, Granularity::Segment]);
+        let both = finished().verbose(&[Granularity::Word, Granularity::Segment], false);
         assert_eq!(both["words"][1], json!({ "word": "there.", "start": 0.5, "end": 0.9 }));
         assert_eq!(
             (&both["segments"][1]["text"], &both["segments"][1]["start"]),
             (&json!("How are you?"), &json!(1.0))
         );
         assert_eq!((&both["duration"], &both["usage"]["seconds"]), (&json!(2.345), &json!(3)));
-        let plain = finished().verbose(&[]);
+        let plain = finished().verbose(&[], true);
+        assert_eq!(plain["task"], "translate");
         assert!(plain.get("words").is_none() && plain["segments"].as_array().unwrap().len() == 2);
-        assert!(finished().verbose(&[Granularity::Word]).get("segments").is_none());
+        assert!(finished().verbose(&[Granularity::Word], false).get("segments").is_none());
     }
 
     #[test]
     fn the_pieces_of_a_stream_add_up_to_the_text() {
-        let events = finished().events();
+        let answer = |shape| AnswerOptions {
+            shape,
+            granularities: Vec::new(),
+            stream: true,
+            has_logprobs: shape == Shape::Json,
+            is_translated: false,
+        };
+        let events = finished().events(&answer(Shape::Json));
         let read = |event: &Bytes| serde_json::from_slice::<Value>(event.strip_prefix(b"data: ").unwrap()).unwrap();
         let (last, events) = events.split_last().unwrap();
         assert_eq!(last, &Bytes::from_static(b"data: [DONE]\n\n"));
@@ -185,5 +269,12 @@ mod tests {
         let text: String = deltas.iter().map(|event| read(event)["delta"].as_str().unwrap().to_owned()).collect();
         assert_eq!((deltas.len(), text.as_str()), (2, "Hello there. How are you?"));
         assert_eq!(read(done)["text"], text);
+        let logprob = read(done)["logprobs"][4]["logprob"].as_f64().unwrap();
+        assert!((logprob - 0.5_f64.ln()).abs() < 1e-6, "{logprob}");
+        let turns = finished().events(&answer(Shape::Diarized));
+        let kinds: Vec<Value> = turns[..4].iter().map(|event| read(event)["type"].clone()).collect();
+        assert_eq!(kinds[..2], ["transcript.text.delta", "transcript.text.segment"]);
+        assert_eq!(kinds[..2], kinds[2..]);
+        assert_eq!(read(&turns[2])["segment_id"], read(&turns[3])["id"]);
     }
 }

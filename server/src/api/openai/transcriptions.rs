@@ -1,5 +1,5 @@
-//! `/v1/audio/transcriptions`: a file in, its text out. The work is an ordinary job, metered and queued like every other; the request
-//! waits for its end.
+//! `/v1/audio/transcriptions` and `/v1/audio/translations`: a file in, its text out, or its text in English. The work is an ordinary job,
+//! metered and queued like every other; the request waits for its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use hyper::header::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
-use super::transcription::{Finished, Granularity, Shape, respond};
-use super::{file_model, model_not_found};
+use super::transcription::{AnswerOptions, Finished, Granularity, Shape, respond};
+use super::{DIARIZING, file_model, model_not_found};
 use crate::api::TranscriptsState;
 use crate::api::create::validate;
 use crate::api::form::{self, Form};
@@ -31,19 +31,29 @@ const MAX_HINT_CHARS: usize = 100;
 const MAX_HINT_WORDS: usize = 5;
 const MAX_HINTS: usize = 1000;
 
-/// The options of a form, but for those of the transcript itself.
-struct Options {
-    shape: Shape,
-    granularities: Vec<Granularity>,
-    stream: bool,
+/// The task of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    Transcribe,
+    /// Write English, whatever language is spoken.
+    Translate,
 }
 
 /// `POST /v1/audio/transcriptions`
 pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
+    respond_to(state, request, Task::Transcribe).await
+}
+
+/// `POST /v1/audio/translations`
+pub async fn translate(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
+    respond_to(state, request, Task::Translate).await
+}
+
+async fn respond_to(state: Arc<TranscriptsState>, request: RequestContext, task: Task) -> Result<Response> {
     let account = request.account()?.id.clone();
     let headers = request.headers().clone();
     let form = form::read(&state.uploads, &account, &headers, request.into_body()).await?;
-    let (id, options) = started(&state, &account, &form).await?;
+    let (id, answer) = started(&state, &account, &form, task).await?;
     form.keep();
     let transcript = finished(&state, &account, &id).await?;
     if transcript.status == Status::Error {
@@ -54,7 +64,7 @@ pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Re
     let words = state.store.words(&transcript).await?.unwrap_or_else(|| "[]".into());
     let render = move || {
         let finished = Finished::new(&transcript, &words)?;
-        Ok(respond(&finished, options.shape, &options.granularities, options.stream))
+        Ok(respond(&finished, &answer))
     };
     let mut response = state.renderer.run(permit, render).await?;
     if let Ok(value) = HeaderValue::from_str(id.as_str()) {
@@ -64,25 +74,33 @@ pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Re
 }
 
 /// Creates the transcript of a form.
-async fn started(state: &TranscriptsState, account: &AccountId, form: &Form) -> Result<(TranscriptId, Options)> {
-    let options = options(form)?;
+async fn started(
+    state: &TranscriptsState,
+    account: &AccountId,
+    form: &Form,
+    task: Task,
+) -> Result<(TranscriptId, AnswerOptions)> {
+    let answer = answer_options(form, task)?;
     let Some(file) = &form.file else {
         return Err(ApiError::invalid("`file` is missing: the audio to transcribe."));
     };
-    let fields = Fields::of("form", fields(form, file.upload.id.as_str())?)?;
+    let fields = Fields::of("form", fields(form, file.upload.id.as_str(), &answer)?)?;
     let new = validate(state, account, fields).await.map_err(model_not_found)?;
-    Ok((start(state, &new).await?, options))
+    Ok((start(state, &new).await?, answer))
 }
 
-fn options(form: &Form) -> Result<Options> {
+fn answer_options(form: &Form, task: Task) -> Result<AnswerOptions> {
     let shape = match form.text("response_format") {
         None | Some("json") => Shape::Json,
         Some("verbose_json") => Shape::Verbose,
+        Some("diarized_json") if task == Task::Transcribe => Shape::Diarized,
         Some("text") => Shape::Text,
         Some("srt") => Shape::Srt,
         Some("vtt") => Shape::Vtt,
         Some(other) => {
-            let message = format!("`response_format` must be json, verbose_json, text, srt or vtt; it is {other:?}.");
+            let message = format!(
+                "`response_format` must be json, verbose_json, text, srt or vtt, or diarized_json for a transcription; it is {other:?}."
+            );
             return Err(ApiError::validation(message));
         }
     };
@@ -104,9 +122,22 @@ fn options(form: &Form) -> Result<Options> {
         Some("true" | "True" | "1") => true,
         Some(other) => return Err(ApiError::validation(format!("`stream` must be true or false; it is {other:?}."))),
     };
-    if stream && !matches!(shape, Shape::Json | Shape::Text) {
-        return Err(ApiError::validation("`stream` needs `response_format` json or text."));
+    if stream && !matches!(shape, Shape::Json | Shape::Diarized | Shape::Text) {
+        return Err(ApiError::validation("`stream` needs `response_format` json, diarized_json or text."));
     }
+    let include = form.texts("include");
+    if let Some(other) = include.iter().find(|name| **name != "logprobs") {
+        return Err(ApiError::validation(format!("`include` may have logprobs alone, not {other:?}.")));
+    }
+    if !include.is_empty() && shape != Shape::Json {
+        return Err(ApiError::validation("`include` needs `response_format` json."));
+    }
+    if ["known_speaker_names", "known_speaker_references"].iter().any(|name| !form.texts(name).is_empty()) {
+        return Err(ApiError::unsupported_option(
+            "`known_speaker_names` is not served here. Keep voices at /v2/speakers, and create the transcript with `identify_speakers`.",
+        ));
+    }
+    check_chunking(form.text("chunking_strategy"))?;
     if let Some(text) = form.text("temperature") {
         // Decoding is deterministic, and Whisper raises its temperature by itself.
         text.parse::<f64>()
@@ -114,11 +145,29 @@ fn options(form: &Form) -> Result<Options> {
             .filter(|value| (0.0..=1.0).contains(value))
             .ok_or_else(|| ApiError::validation(format!("`temperature` must be 0 to 1; it is {text:?}.")))?;
     }
-    Ok(Options { shape, granularities, stream })
+    Ok(AnswerOptions {
+        shape,
+        granularities,
+        stream,
+        has_logprobs: !include.is_empty(),
+        is_translated: task == Task::Translate,
+    })
+}
+
+/// Recordings are cut at silence whatever a client asks for.
+fn check_chunking(strategy: Option<&str>) -> Result<()> {
+    let is_known = match strategy {
+        None | Some("auto") => true,
+        Some(settings) => {
+            serde_json::from_str::<Value>(settings).is_ok_and(|settings| settings["type"] == "server_vad")
+        }
+    };
+    let message = "`chunking_strategy` must be auto, or server_vad with its settings as JSON.";
+    if is_known { Ok(()) } else { Err(ApiError::validation(message)) }
 }
 
 /// The form as a request to create a transcript.
-fn fields(form: &Form, upload: &str) -> Result<Value> {
+fn fields(form: &Form, upload: &str, answer: &AnswerOptions) -> Result<Value> {
     let Some(model) = form.text("model") else {
         return Err(ApiError::invalid(
             "`model` is missing: svc-best, svc-fast, or a name of OpenAI's such as whisper-1.",
@@ -130,11 +179,20 @@ fn fields(form: &Form, upload: &str) -> Result<Value> {
     if let Some(language) = form.text("language") {
         fields.insert("language_code".into(), language.into());
     }
-    if let Some(prompt) = form.text("prompt") {
-        let hints = hints(prompt);
-        if !hints.is_empty() {
-            fields.insert("keyterms_prompt".into(), json!(hints));
-        }
+    let languages = form.texts("languages");
+    if !languages.is_empty() {
+        fields.insert("language_codes".into(), json!(languages));
+    }
+    let hints = hints(form.text("prompt").unwrap_or_default());
+    let terms: Vec<&str> = form.texts("keywords").into_iter().chain(hints).collect();
+    if !terms.is_empty() {
+        fields.insert("keyterms_prompt".into(), json!(terms));
+    }
+    if answer.shape == Shape::Diarized || model == DIARIZING {
+        fields.insert("speaker_labels".into(), true.into());
+    }
+    if answer.is_translated {
+        fields.insert("translate".into(), true.into());
     }
     Ok(Value::Object(fields))
 }
@@ -175,13 +233,15 @@ mod tests {
 
     #[test]
     fn options_are_validated() {
-        let read = options(&form(&[
+        let options = |fields: &[(&str, &str)], task| answer_options(&form(fields), task);
+        let both = [
             ("response_format", "verbose_json"),
             ("timestamp_granularities[]", "word"),
             ("timestamp_granularities[]", "segment"),
             ("temperature", "0.2"),
-        ]))
-        .unwrap();
+            ("chunking_strategy", r#"{"type": "server_vad", "threshold": 0.4}"#),
+        ];
+        let read = options(&both, Task::Transcribe).unwrap();
         assert_eq!((read.shape, read.granularities), (Shape::Verbose, vec![Granularity::Word, Granularity::Segment]));
         for bad in [
             [("response_format", "xml")].as_slice(),
@@ -191,9 +251,17 @@ mod tests {
             &[("stream", "true"), ("response_format", "srt")],
             &[("temperature", "hot")],
             &[("temperature", "1.5")],
+            &[("include[]", "words")],
+            &[("include[]", "logprobs"), ("response_format", "text")],
+            &[("chunking_strategy", "by_hand")],
         ] {
-            assert!(options(&form(bad)).is_err_and(|error| error.status == 422), "{bad:?}");
+            assert!(options(bad, Task::Transcribe).is_err_and(|error| error.status == 422), "{bad:?}");
         }
+        let diarized = [("response_format", "diarized_json"), ("stream", "true")];
+        assert!(options(&diarized, Task::Transcribe).is_ok());
+        assert!(options(&diarized, Task::Translate).is_err_and(|error| error.status == 422));
+        let named = [("known_speaker_names[]", "Ann")];
+        assert!(options(&named, Task::Transcribe).is_err_and(|error| error.code == "unsupported_option"));
     }
 
     #[test]
@@ -203,11 +271,25 @@ mod tests {
             ("language", "en"),
             ("prompt", "Acme, Dr. Zhivago, a sentence that is much too long for a hint"),
         ]);
-        let fields = fields(&form, "upload_1").unwrap();
+        let request = |form: &Form, task| fields(form, "upload_1", &answer_options(form, task).unwrap());
         assert_eq!(
-            fields,
+            request(&form, Task::Transcribe).unwrap(),
             json!({ "upload_id": "upload_1", "model": "svc-best", "language_code": "en", "keyterms_prompt": ["Acme", "Dr", "Zhivago"] })
         );
-        assert_eq!(super::fields(&super::tests::form(&[]), "u").unwrap_err().status, 400);
+        assert_eq!(request(&form, Task::Translate).unwrap()["translate"], true);
+        assert_eq!(request(&super::tests::form(&[]), Task::Transcribe).unwrap_err().status, 400);
+        let speakers = super::tests::form(&[
+            ("model", "gpt-4o-transcribe-diarize"),
+            ("languages[]", "en"),
+            ("languages[]", "de"),
+            ("keywords[]", "Acme"),
+        ]);
+        assert_eq!(
+            request(&speakers, Task::Transcribe).unwrap(),
+            json!({
+                "upload_id": "upload_1", "model": "svc-best", "speaker_labels": true, "language_codes": ["en", "de"],
+                "keyterms_prompt": ["Acme"],
+            })
+        );
     }
 }

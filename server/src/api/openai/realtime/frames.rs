@@ -1,11 +1,11 @@
 //! Events of the protocol.
 
-use auricle_engine::Word;
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::error::Category;
 
+use super::super::transcription::LogProb;
 use super::settings::Settings;
 use crate::http::response::{ApiError, shortened};
 use crate::ids;
@@ -181,22 +181,6 @@ pub struct Usage {
 impl Usage {
     pub fn of_ms(ms: u64) -> Self {
         Self { r#type: "duration", seconds: ms as f64 / 1e3 }
-    }
-}
-
-/// The confidence of a word as a logarithm.
-#[derive(Serialize)]
-pub struct LogProb<'a> {
-    token: &'a str,
-    bytes: &'a [u8],
-    logprob: f32,
-}
-
-impl<'a> From<&'a Word> for LogProb<'a> {
-    fn from(word: &'a Word) -> Self {
-        // JSON has no infinity.
-        let logprob = word.confidence.max(f32::MIN_POSITIVE).ln();
-        Self { token: &word.text, bytes: word.text.as_bytes(), logprob }
     }
 }
 

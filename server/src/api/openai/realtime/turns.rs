@@ -2,7 +2,8 @@
 
 use auricle_engine::{Error, LiveEvent, LiveOutput};
 
-use super::frames::{Fault, ItemObject, LogProb, ServerEvent, Usage};
+use super::super::transcription::LogProb;
+use super::frames::{Fault, ItemObject, ServerEvent, Usage};
 use super::item::Item;
 use super::recognizer::{Cut, Recognizer};
 use super::session::{End, Session, Step, check_detector, refuse, send};
