@@ -26,6 +26,12 @@ def recognise(path):
     found["duration"] = verbose.duration
     for name in ["text", "srt", "vtt"]:
         found["as_" + name] = transcribe(response_format=name)
+    diarized = transcribe("gpt-4o-transcribe-diarize", response_format="diarized_json", chunking_strategy="auto")
+    found["speakers"] = [[segment.speaker, segment.text] for segment in diarized.segments]
+    found["logprobs"] = [word.logprob for word in transcribe(include=["logprobs"], languages=["en"]).logprobs]
+    with open(path, "rb") as file:
+        translated = client.audio.translations.create(file=file, model="whisper-1", response_format="verbose_json")
+    found["translated"] = [translated.language, translated.text]
     deltas, done = [], None
     for event in transcribe(stream=True):
         if event.type == "transcript.text.delta":

@@ -114,6 +114,12 @@ fn bad_forms_are_refused_in_their_shape() {
         "unsupported_option",
     );
     is(
+        &form(&account, "a.wav", &file, &[("model", "whisper-1"), ("known_speaker_names[]", "Ann")]),
+        400,
+        "invalid_request_error",
+        "unsupported_option",
+    );
+    is(
         &account.post(TRANSCRIPTIONS, &json!({ "model": "whisper-1" })),
         415,
         "invalid_request_error",
@@ -216,6 +222,13 @@ fn the_python_package_transcribes() {
     );
     let deltas: String = found["deltas"].as_array().unwrap().iter().map(|delta| delta.as_str().unwrap()).collect();
     assert_eq!((deltas.as_str(), found["done"].as_str()), (text, Some(text)));
+    let speakers = found["speakers"].as_array().unwrap();
+    let said: Vec<&str> = speakers.iter().map(|turn| turn[1].as_str().unwrap()).collect();
+    assert!(speakers.iter().all(|turn| turn[0] == "A") && said.join(" ") == text, "{found}");
+    let logprobs: Vec<f64> = found["logprobs"].as_array().unwrap().iter().map(|one| one.as_f64().unwrap()).collect();
+    assert!(logprobs.len() > 15 && logprobs.iter().all(|one| *one <= 0.0) && logprobs.iter().any(|one| *one < 0.0));
+    // English stays English.
+    assert!(found["translated"][0] == "en" && found["translated"][1].as_str().unwrap().contains("can do"), "{found}");
     assert_eq!(
         found["errors"],
         json!({
