@@ -82,7 +82,7 @@ impl Dispatcher {
                     Err(error) => return refuse(limit, error),
                 }
             }
-            access @ (Access::ApiKey | Access::KeyOrSecret) => {
+            access @ (Access::ApiKey | Access::AnyApiKey | Access::KeyOrSecret) => {
                 match authenticator.sender(access, request.headers()).await {
                     Ok(identity) => {
                         let limit = rate_limits.count(&identity.client(address.clone()));

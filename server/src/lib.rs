@@ -10,6 +10,7 @@
 //! - `openapi`: the OpenAPI document, built from the routes
 //! - `routes`: the routing table, the one file that knows all handlers
 //! - `state`: the state, one part per resource
+//! - `compat`: protocols of other programs
 //! - `api`, `live`, `dashboard`: handlers: the resources of `/v2`, WebSocket sessions, pages and payment events
 //! - `context`: a request with its parameters and its sender
 //! - `auth`: API keys, signed URLs, session tokens, credit
@@ -33,6 +34,7 @@ mod billing;
 mod checkpoints;
 mod cli;
 mod clock;
+mod compat;
 mod config;
 mod context;
 mod dashboard;

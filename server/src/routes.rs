@@ -11,6 +11,7 @@ use crate::api::{
 };
 use crate::auth::openid as auth_openid;
 use crate::auth::{Access, SignedFor};
+use crate::compat::{asr_webservice, whisper_server};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{
     self, assets, audio, checkout, forgot, frame, join, keys, openid, operator, playground, reference, sign_in,
@@ -436,6 +437,21 @@ pub static ROUTES: &[Route] = &[
         )
         .takes("OpenAiSpeech")
         .fails(&[404, 413, 415, 422]),
+    ),
+    undocumented(
+        Surface::Api,
+        Method::POST,
+        "/inference",
+        Access::AnyApiKey,
+        handler!(whisper_server::inference, transcripts),
+    ),
+    undocumented(Surface::Api, Method::POST, "/asr", Access::AnyApiKey, handler!(asr_webservice::asr, transcripts)),
+    undocumented(
+        Surface::Api,
+        Method::POST,
+        "/detect-language",
+        Access::AnyApiKey,
+        handler!(asr_webservice::detect_language, transcripts),
     ),
     api(
         Method::POST,

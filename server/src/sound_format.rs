@@ -55,3 +55,24 @@ impl SoundFormat {
         Some(all.map(OsString::from).chain([output.to_owned()]).collect())
     }
 }
+
+/// Length of [`wav_header`], bytes.
+pub const WAV_HEADER_BYTES: u32 = 44;
+
+/// The header of a WAV file: mono, 16 bits, at this rate in hertz. The length of a stream is not known, and stands as the largest there is.
+pub fn wav_header(rate: u32, data_bytes: Option<u32>) -> Vec<u8> {
+    let file_bytes = data_bytes.map_or(u32::MAX, |bytes| bytes.saturating_add(WAV_HEADER_BYTES - 8));
+    let mut header = Vec::with_capacity(WAV_HEADER_BYTES as usize);
+    header.extend(b"RIFF");
+    header.extend(file_bytes.to_le_bytes());
+    header.extend(b"WAVEfmt ");
+    header.extend(16u32.to_le_bytes());
+    // PCM, one channel.
+    header.extend([1, 0, 1, 0]);
+    header.extend(rate.to_le_bytes());
+    header.extend((2 * rate).to_le_bytes());
+    header.extend([2, 0, 16, 0]);
+    header.extend(b"data");
+    header.extend(data_bytes.unwrap_or(u32::MAX).to_le_bytes());
+    header
+}

@@ -98,6 +98,7 @@ pub const ORDERS: [Order; 3] = [
             &["openapi"],
             &["routes"],
             &["state"],
+            &["compat"],
             &["api", "live", "dashboard"],
             &["context"],
             &["auth"],

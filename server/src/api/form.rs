@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -19,6 +19,7 @@ use crate::http::body::{Fields, MAX_JSON_BYTES};
 use crate::http::request_body::RequestBody;
 use crate::http::response::{ApiError, Result};
 use crate::ids::AccountId;
+use crate::sound_format::wav_header;
 use crate::store::Upload;
 use crate::visible;
 
@@ -30,6 +31,19 @@ const MAX_FRAME_BYTES: u64 = 2 * MAX_JSON_BYTES as u64;
 
 /// The longest name of a file, in characters.
 const MAX_FILENAME_CHARS: usize = 1024;
+
+/// The file of a form, as its protocol sends it.
+pub struct FilePart {
+    pub name: &'static str,
+    /// The rate in hertz of audio that has no header: 16 bits, mono.
+    pub raw_rate: Option<u32>,
+}
+
+impl Default for FilePart {
+    fn default() -> Self {
+        Self { name: "file", raw_rate: None }
+    }
+}
 
 /// A form that has been read.
 #[derive(Default)]
@@ -136,6 +150,7 @@ pub async fn read(
     account: &AccountId,
     headers: &HeaderMap,
     body: RequestBody,
+    expected: FilePart,
 ) -> Result<Form> {
     let boundary = multer::parse_boundary(content_type(headers)).map_err(|_| {
         let message = "Send the body as a form, with Content-Type: multipart/form-data and its boundary.";
@@ -145,7 +160,8 @@ pub async fn read(
     if length.is_some_and(|length| length.saturating_sub(MAX_FRAME_BYTES) > state.max_bytes) {
         return Err(too_large(state.max_bytes));
     }
-    let limits = SizeLimit::new().whole_stream(u64::MAX).per_field(MAX_JSON_BYTES as u64).for_field("file", u64::MAX);
+    let limits =
+        SizeLimit::new().whole_stream(u64::MAX).per_field(MAX_JSON_BYTES as u64).for_field(expected.name, u64::MAX);
     let mut parts =
         Multipart::with_constraints(body.into_data_stream(), boundary, Constraints::new().size_limit(limits));
     let too_long = || {
@@ -156,11 +172,11 @@ pub async fn read(
     let mut left = MAX_JSON_BYTES;
     while let Some(part) = parts.next_field().await.map_err(|error| broken(&error))? {
         let name = part.name().unwrap_or_default().to_owned();
-        if name == "file" {
+        if name == expected.name {
             if form.file.is_some() {
                 return Err(ApiError::invalid("The form has two files; send a form for each."));
             }
-            form.file = Some(store_file(state, account, part).await?);
+            form.file = Some(store_file(state, account, part, expected.raw_rate).await?);
             continue;
         }
         if form.fields.len() >= MAX_FIELDS {
@@ -177,14 +193,21 @@ pub async fn read(
 }
 
 /// Stores a file as a complete upload.
-async fn store_file(state: &Arc<UploadsState>, account: &AccountId, part: Field<'_>) -> Result<FormFile> {
+async fn store_file(
+    state: &Arc<UploadsState>,
+    account: &AccountId,
+    part: Field<'_>,
+    raw_rate: Option<u32>,
+) -> Result<FormFile> {
     let filename = visible::only(part.file_name().unwrap_or("audio")).chars().take(MAX_FILENAME_CHARS).collect();
-    let content_type = part.content_type().map_or_else(|| "application/octet-stream".into(), ToString::to_string);
+    let sent = part.content_type().map_or_else(|| "application/octet-stream".into(), ToString::to_string);
+    let content_type = if raw_rate.is_some() { "audio/wav".into() } else { sent };
     let upload = new_upload(state, account.clone(), filename, content_type, None).await?;
     state.store.create_upload(&upload).await?;
     let mut file = FormFile { upload, sha256: String::new(), state: state.clone(), is_kept: false };
     let mut hash = Sha256::new();
-    let bytes = part.map_ok(|bytes| {
+    let header = raw_rate.map(|rate| Ok(wav_header(rate, None).into()));
+    let bytes = stream::iter(header).chain(part).map_ok(|bytes| {
         hash.update(&bytes);
         Frame::data(bytes)
     });

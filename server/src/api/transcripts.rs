@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::TranscriptsState;
 use super::create::validate;
-use super::form;
+use super::form::{self, FilePart};
 use super::stored_object;
 use super::transcript_stream::{self, confidence, duration_sec};
 use crate::auth::no_credit;
@@ -102,7 +102,7 @@ pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Re
         key => key,
     };
     let (form, hash, fields) = if form::is_form(&headers) {
-        let form = form::read(&state.uploads, &account, &headers, request.into_body()).await?;
+        let form = form::read(&state.uploads, &account, &headers, request.into_body(), FilePart::default()).await?;
         let (hash, fields) = (form.hash(), form.request());
         (Some(form), hash, fields)
     } else {

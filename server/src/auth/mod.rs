@@ -6,6 +6,7 @@ pub mod visitor;
 
 use std::sync::Arc;
 
+use data_encoding::BASE64;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, SEC_WEBSOCKET_PROTOCOL};
 use hyper::{HeaderMap, Uri};
 
@@ -32,6 +33,9 @@ const SECRET_SUBPROTOCOL: &str = "openai-insecure-api-key.";
 pub enum Access {
     /// An API key.
     ApiKey,
+    /// An API key in the `Authorization` header as clients of other programs send it: after `Bearer` or `Token`, by itself, or as the password
+    /// of an address `http://key:svc_...@host`.
+    AnyApiKey,
     /// An API key in the `Authorization` header, or a client secret there or in a subprotocol of the WebSocket.
     KeyOrSecret,
     /// A URL or token that the service signed for an account. Its requests count for that account.
@@ -142,6 +146,9 @@ impl Authenticator {
     /// 401 for a missing, unknown, revoked or expired credential, and for an API key in a subprotocol: pages that people open have no
     /// API key.
     pub async fn sender(&self, access: Access, headers: &HeaderMap) -> Result<Identity> {
+        if access == Access::AnyApiKey {
+            return self.account_of(&any_api_key(headers)?).await.map(Identity::Account);
+        }
         let credential = match (access, subprotocol_secret(headers)) {
             (Access::KeyOrSecret, Some(secret)) if !headers.contains_key(AUTHORIZATION) => secret,
             (Access::KeyOrSecret, _) => bearer(headers)?,
@@ -236,8 +243,31 @@ fn bearer(headers: &HeaderMap) -> Result<&str> {
 /// The API key of the `Authorization` header.
 fn api_key(headers: &HeaderMap) -> Result<&str> {
     let secret = bearer(headers)?;
-    let is_key = secret.starts_with("svc_") && secret.len() <= MAX_SECRET_BYTES;
-    if is_key { Ok(secret) } else { Err(no_api_key()) }
+    if is_api_key(secret) { Ok(secret) } else { Err(no_api_key()) }
+}
+
+fn is_api_key(secret: &str) -> bool {
+    secret.starts_with("svc_") && secret.len() <= MAX_SECRET_BYTES
+}
+
+/// The API key of the `Authorization` header, whatever its scheme.
+fn any_api_key(headers: &HeaderMap) -> Result<String> {
+    let header = headers.get(AUTHORIZATION).and_then(|header| header.to_str().ok()).unwrap_or_default();
+    let (scheme, secret) = header.trim().split_once(' ').unwrap_or(("", header.trim()));
+    let secret = match scheme.to_ascii_lowercase().as_str() {
+        "" | "bearer" | "token" => Some(secret.trim().to_owned()),
+        "basic" => BASE64.decode(secret.trim().as_bytes()).ok().and_then(|pair| {
+            let pair = String::from_utf8(pair).ok()?;
+            let (user, password) = pair.split_once(':').unwrap_or(("", &pair));
+            Some(if password.is_empty() { user } else { password }.to_owned())
+        }),
+        _ => None,
+    };
+    secret.filter(|secret| is_api_key(secret)).ok_or_else(|| {
+        ApiError::unauthorized(
+            "Send your API key: `Authorization: Bearer svc_...`, or in the address, `http://key:svc_...@host`.",
+        )
+    })
 }
 
 fn no_api_key() -> ApiError {

@@ -17,10 +17,8 @@ use super::out_file::OutFile;
 use super::progress::Bar;
 use super::sound_card::Player;
 use super::{EngineArgs, Failure, Result, interrupt};
-use crate::sound_format::SoundFormat;
+use crate::sound_format::{SoundFormat, WAV_HEADER_BYTES, wav_header};
 
-/// Bytes of a WAV file before its samples.
-const HEADER_BYTES: u32 = 44;
 /// Bytes of standard input that are pushed at a time.
 const PIECE: usize = 4096;
 
@@ -301,10 +299,10 @@ fn write_wav(
     file: &mut File,
     progress: impl Fn(u64),
 ) -> Result<u64, Unwritten> {
-    file.write_all(&wav_header(u32::MAX - HEADER_BYTES)).map_err(Unwritten::Io)?;
+    file.write_all(&wav_header(SPEECH_RATE, None)).map_err(Unwritten::Io)?;
     let written = write_samples(speech, file, progress)?;
-    let data_bytes = u32::try_from(2 * written).unwrap_or(u32::MAX).min(u32::MAX - HEADER_BYTES);
-    let header = wav_header(data_bytes);
+    let data_bytes = u32::try_from(2 * written).unwrap_or(u32::MAX).min(u32::MAX - WAV_HEADER_BYTES);
+    let header = wav_header(SPEECH_RATE, Some(data_bytes));
     file.seek(SeekFrom::Start(0)).and_then(|_| file.write_all(&header)).map_err(Unwritten::Io)?;
     Ok(written)
 }
@@ -328,22 +326,4 @@ fn encode(
 
 fn pcm16(sample: f32) -> i16 {
     (sample.clamp(-1.0, 1.0) * 32_767.0).round() as i16
-}
-
-/// The header of a WAV file: mono, 16 bits.
-fn wav_header(data_bytes: u32) -> Vec<u8> {
-    let mut header = Vec::with_capacity(HEADER_BYTES as usize);
-    header.extend(b"RIFF");
-    header.extend((data_bytes + HEADER_BYTES - 8).to_le_bytes());
-    header.extend(b"WAVEfmt ");
-    header.extend(16u32.to_le_bytes());
-    header.extend(1u16.to_le_bytes());
-    header.extend(1u16.to_le_bytes());
-    header.extend(SPEECH_RATE.to_le_bytes());
-    header.extend((2 * SPEECH_RATE).to_le_bytes());
-    header.extend(2u16.to_le_bytes());
-    header.extend(16u16.to_le_bytes());
-    header.extend(b"data");
-    header.extend(data_bytes.to_le_bytes());
-    header
 }

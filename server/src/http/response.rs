@@ -244,7 +244,7 @@ impl ApiError {
             code: &'a str,
             message: &'a str,
         }
-        self.with_body(&ErrorBody { error: Inner { code: self.code, message: &self.message } })
+        self.response_with(&ErrorBody { error: Inner { code: self.code, message: &self.message } })
     }
 
     /// The error as a response of the paths that OpenAI's clients use.
@@ -263,10 +263,11 @@ impl ApiError {
             500.. => "server_error",
             _ => "invalid_request_error",
         };
-        self.with_body(&ErrorBody { error: Inner { message: &self.message, r#type, param: None, code: self.code } })
+        self.response_with(&ErrorBody { error: Inner { message: &self.message, r#type, param: None, code: self.code } })
     }
 
-    fn with_body(&self, body: &impl Serialize) -> Response {
+    /// The error with the body of another protocol.
+    pub fn response_with(&self, body: &impl Serialize) -> Response {
         let mut response = json_with(self.status, body);
         self.write_header(response.headers_mut());
         response

@@ -24,23 +24,28 @@ fn objects(service: &Service) -> PathBuf {
     service.data().join("objects")
 }
 
-fn field(name: &str, value: &str) -> Vec<u8> {
+pub fn field(name: &str, value: &str) -> Vec<u8> {
     format!("--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n").into_bytes()
 }
 
 /// The part of a file, as curl sends one whose type it does not know.
 fn file(filename: &str, bytes: &[u8]) -> Vec<u8> {
-    let disposition = format!("form-data; name=\"file\"; filename=\"{filename}\"");
+    file_named("file", filename, bytes)
+}
+
+/// The same in a field of another name.
+pub fn file_named(name: &str, filename: &str, bytes: &[u8]) -> Vec<u8> {
+    let disposition = format!("form-data; name=\"{name}\"; filename=\"{filename}\"");
     let head =
         format!("--{BOUNDARY}\r\nContent-Disposition: {disposition}\r\nContent-Type: application/octet-stream\r\n\r\n");
     [head.as_bytes(), bytes, b"\r\n"].concat()
 }
 
-fn form(parts: &[Vec<u8>]) -> Vec<u8> {
+pub fn form(parts: &[Vec<u8>]) -> Vec<u8> {
     [parts.concat(), format!("--{BOUNDARY}--\r\n").into_bytes()].concat()
 }
 
-fn kind() -> String {
+pub fn kind() -> String {
     format!("multipart/form-data; boundary={BOUNDARY}")
 }
 

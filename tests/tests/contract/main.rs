@@ -9,6 +9,7 @@ mod arrows;
 mod attempts;
 mod auth;
 mod billing;
+mod compat;
 mod connections;
 mod credit;
 mod dashboard;

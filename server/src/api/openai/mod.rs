@@ -4,7 +4,7 @@
 pub mod realtime;
 pub mod speech;
 mod speech_encoder;
-mod transcription;
+pub mod transcription;
 pub mod transcriptions;
 
 use std::sync::Arc;

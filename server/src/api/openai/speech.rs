@@ -13,7 +13,7 @@ use crate::http::body::{self, Fields, MAX_JSON_BYTES};
 use crate::http::response::{ApiError, Response, Result, streamed};
 use crate::http::response_body::ResponseBroken;
 use crate::sharing::Places;
-use crate::sound_format::SoundFormat;
+use crate::sound_format::{SoundFormat, wav_header};
 
 /// Characters of a text at most.
 const MAX_CHARS: usize = 100_000;
@@ -69,9 +69,10 @@ pub async fn create(state: Arc<SpeechState>, request: RequestContext) -> Result<
     });
     Ok(match encoder {
         Some(encoder) => streamed(format.content_type(), encoder.encode(sound).await?),
-        None if format == SoundFormat::Wav => {
-            streamed(format.content_type(), stream::once(async { Ok(wav_header()) }).chain(sound))
-        }
+        None if format == SoundFormat::Wav => streamed(
+            format.content_type(),
+            stream::once(async { Ok(Bytes::from(wav_header(SPEECH_RATE, None))) }).chain(sound),
+        ),
         None => streamed(format.content_type(), sound),
     })
 }
@@ -156,19 +157,6 @@ fn pcm(
             Err(ResponseBroken)
         }
     }))
-}
-
-/// The header of a WAV stream whose length is not known: the largest there is.
-fn wav_header() -> Bytes {
-    let mut header = Vec::with_capacity(44);
-    header.extend(b"RIFF\xff\xff\xff\xffWAVEfmt ");
-    header.extend(16u32.to_le_bytes());
-    header.extend([1, 0, 1, 0]);
-    header.extend(SPEECH_RATE.to_le_bytes());
-    header.extend((2 * SPEECH_RATE).to_le_bytes());
-    header.extend([2, 0, 16, 0]);
-    header.extend(b"data\xff\xff\xff\xff");
-    header.into()
 }
 
 #[cfg(test)]

@@ -134,24 +134,7 @@ impl Finished {
                 .collect();
         }
         if granularities.is_empty() || granularities.contains(&Granularity::Segment) {
-            let segments = segments::sentences(&self.words);
-            let segment = |(id, segment): (usize, &segments::Segment<'_>)| {
-                json!({
-                    "id": id,
-                    "seek": segment.start / 10,
-                    "start": seconds(segment.start),
-                    "end": seconds(segment.end),
-                    "text": segment.text,
-                    "confidence": segment.confidence,
-                    // Numbers of Whisper's decoder, which other models have not.
-                    "tokens": [],
-                    "temperature": 0.0,
-                    "avg_logprob": null,
-                    "compression_ratio": null,
-                    "no_speech_prob": null,
-                })
-            };
-            written["segments"] = segments.iter().enumerate().map(segment).collect();
+            written["segments"] = whisper_segments(&self.words, false);
         }
         written
     }
@@ -186,6 +169,39 @@ impl Finished {
         events.extend([event(done), Bytes::from_static(b"data: [DONE]\n\n")]);
         events
     }
+}
+
+/// The sentences as Whisper's programs write segments, with their words if wanted.
+pub fn whisper_segments(words: &[Word], has_words: bool) -> Value {
+    let word = |word: &Word| {
+        json!({
+            "word": format!(" {}", word.text),
+            "start": seconds(word.start),
+            "end": seconds(word.end),
+            "probability": word.confidence,
+        })
+    };
+    let segment = |(id, segment): (usize, &segments::Segment<'_>)| {
+        let mut written = json!({
+            "id": id,
+            "seek": segment.start / 10,
+            "start": seconds(segment.start),
+            "end": seconds(segment.end),
+            "text": segment.text,
+            "confidence": segment.confidence,
+            // Numbers of Whisper's decoder, which other models have not.
+            "tokens": [],
+            "temperature": 0.0,
+            "avg_logprob": null,
+            "compression_ratio": null,
+            "no_speech_prob": null,
+        });
+        if has_words {
+            written["words"] = segment.words.iter().map(word).collect();
+        }
+        written
+    };
+    segments::sentences(words).iter().enumerate().map(segment).collect()
 }
 
 fn seconds(ms: u64) -> f64 {

@@ -1,30 +1,16 @@
-//! `/v1/audio/transcriptions` and `/v1/audio/translations`: a file in, its text out, or its text in English. The work is an ordinary job,
-//! metered and queued like every other; the request waits for its end.
+//! `/v1/audio/transcriptions` and `/v1/audio/translations`: a file in, its text out, or its text in English.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use hyper::header::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
 use super::transcription::{AnswerOptions, Finished, Granularity, Shape, respond};
 use super::{DIARIZING, file_model, model_not_found};
 use crate::api::TranscriptsState;
-use crate::api::create::validate;
-use crate::api::form::{self, Form};
-use crate::api::transcripts::{start, unknown};
+use crate::api::form::{self, FilePart, Form};
+use crate::api::one_request::{rendered, transcribe};
 use crate::context::RequestContext;
-use crate::http::body::Fields;
 use crate::http::response::{ApiError, Response, Result};
-use crate::ids::{AccountId, TranscriptId};
-use crate::store::{Status, Transcript};
-
-/// The header with the id of the transcript, which `/v2` serves like every other.
-const TRANSCRIPT_ID: HeaderName = HeaderName::from_static("x-transcript-id");
-
-/// Waits between two looks at a job: short at first, for short files.
-const FIRST_WAIT: Duration = Duration::from_millis(25);
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// The longest phrase of a prompt that is a vocabulary hint, in characters and words.
 const MAX_HINT_CHARS: usize = 100;
@@ -52,41 +38,12 @@ pub async fn translate(state: Arc<TranscriptsState>, request: RequestContext) ->
 async fn respond_to(state: Arc<TranscriptsState>, request: RequestContext, task: Task) -> Result<Response> {
     let account = request.account()?.id.clone();
     let headers = request.headers().clone();
-    let form = form::read(&state.uploads, &account, &headers, request.into_body()).await?;
-    let (id, answer) = started(&state, &account, &form, task).await?;
-    form.keep();
-    let transcript = finished(&state, &account, &id).await?;
-    if transcript.status == Status::Error {
-        let error = transcript.error.as_deref().unwrap_or("the file could not be transcribed");
-        return Err(ApiError::invalid(format!("The transcription failed: {error}")));
-    }
-    let permit = state.renderer.permit().await?;
-    let words = state.store.words(&transcript).await?.unwrap_or_else(|| "[]".into());
-    let render = move || {
-        let finished = Finished::new(&transcript, &words)?;
-        Ok(respond(&finished, &answer))
-    };
-    let mut response = state.renderer.run(permit, render).await?;
-    if let Ok(value) = HeaderValue::from_str(id.as_str()) {
-        response.headers_mut().insert(TRANSCRIPT_ID, value);
-    }
-    Ok(response)
-}
-
-/// Creates the transcript of a form.
-async fn started(
-    state: &TranscriptsState,
-    account: &AccountId,
-    form: &Form,
-    task: Task,
-) -> Result<(TranscriptId, AnswerOptions)> {
-    let answer = answer_options(form, task)?;
-    let Some(file) = &form.file else {
-        return Err(ApiError::invalid("`file` is missing: the audio to transcribe."));
-    };
-    let fields = Fields::of("form", fields(form, file.upload.id.as_str(), &answer)?)?;
-    let new = validate(state, account, fields).await.map_err(model_not_found)?;
-    Ok((start(state, &new).await?, answer))
+    let form = form::read(&state.uploads, &account, &headers, request.into_body(), FilePart::default()).await?;
+    let answer = answer_options(&form, task)?;
+    let fields = fields(&form, &answer)?;
+    let transcript = transcribe(&state, &account, form, fields).await.map_err(model_not_found)?;
+    rendered(&state, transcript, move |transcript, words| Ok(respond(&Finished::new(transcript, words)?, &answer)))
+        .await
 }
 
 fn answer_options(form: &Form, task: Task) -> Result<AnswerOptions> {
@@ -167,14 +124,13 @@ fn check_chunking(strategy: Option<&str>) -> Result<()> {
 }
 
 /// The form as a request to create a transcript.
-fn fields(form: &Form, upload: &str, answer: &AnswerOptions) -> Result<Value> {
+fn fields(form: &Form, answer: &AnswerOptions) -> Result<Map<String, Value>> {
     let Some(model) = form.text("model") else {
         return Err(ApiError::invalid(
             "`model` is missing: svc-best, svc-fast, or a name of OpenAI's such as whisper-1.",
         ));
     };
     let mut fields = Map::new();
-    fields.insert("upload_id".into(), upload.into());
     fields.insert("model".into(), file_model(model).into());
     if let Some(language) = form.text("language") {
         fields.insert("language_code".into(), language.into());
@@ -194,11 +150,11 @@ fn fields(form: &Form, upload: &str, answer: &AnswerOptions) -> Result<Value> {
     if answer.is_translated {
         fields.insert("translate".into(), true.into());
     }
-    Ok(Value::Object(fields))
+    Ok(fields)
 }
 
 /// The phrases of a prompt that are short enough for vocabulary hints.
-pub(super) fn hints(prompt: &str) -> Vec<&str> {
+pub fn hints(prompt: &str) -> Vec<&str> {
     let phrases = prompt.split([',', ';', '.', '\n']).map(str::trim);
     let is_hint = |phrase: &&str| {
         !phrase.is_empty()
@@ -207,19 +163,6 @@ pub(super) fn hints(prompt: &str) -> Vec<&str> {
             && !phrase.contains('\0')
     };
     phrases.filter(is_hint).take(MAX_HINTS).collect()
-}
-
-/// Waits for the end of a job. The job goes on if the client leaves, and its transcript is kept.
-async fn finished(state: &TranscriptsState, account: &AccountId, id: &TranscriptId) -> Result<Arc<Transcript>> {
-    let mut wait = FIRST_WAIT;
-    loop {
-        let transcript = state.store.transcript(account, id).await?.ok_or_else(unknown)?;
-        if matches!(transcript.status, Status::Completed | Status::Error) {
-            return Ok(transcript);
-        }
-        tokio::time::sleep(wait).await;
-        wait = (wait * 3 / 2).min(LONGEST_WAIT);
-    }
 }
 
 #[cfg(test)]
@@ -271,10 +214,10 @@ mod tests {
             ("language", "en"),
             ("prompt", "Acme, Dr. Zhivago, a sentence that is much too long for a hint"),
         ]);
-        let request = |form: &Form, task| fields(form, "upload_1", &answer_options(form, task).unwrap());
+        let request = |form: &Form, task| fields(form, &answer_options(form, task).unwrap()).map(Value::Object);
         assert_eq!(
             request(&form, Task::Transcribe).unwrap(),
-            json!({ "upload_id": "upload_1", "model": "svc-best", "language_code": "en", "keyterms_prompt": ["Acme", "Dr", "Zhivago"] })
+            json!({ "model": "svc-best", "language_code": "en", "keyterms_prompt": ["Acme", "Dr", "Zhivago"] })
         );
         assert_eq!(request(&form, Task::Translate).unwrap()["translate"], true);
         assert_eq!(request(&super::tests::form(&[]), Task::Transcribe).unwrap_err().status, 400);
@@ -287,7 +230,7 @@ mod tests {
         assert_eq!(
             request(&speakers, Task::Transcribe).unwrap(),
             json!({
-                "upload_id": "upload_1", "model": "svc-best", "speaker_labels": true, "language_codes": ["en", "de"],
+                "model": "svc-best", "speaker_labels": true, "language_codes": ["en", "de"],
                 "keyterms_prompt": ["Acme"],
             })
         );

@@ -1,0 +1,81 @@
+//! A transcript within one request: the file of a form becomes an ordinary job, metered and queued like every other, and the request waits
+//! for its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::{HeaderName, HeaderValue};
+use serde_json::{Map, Value};
+
+use super::TranscriptsState;
+use super::create::validate;
+use super::form::Form;
+use super::transcripts::{start, unknown};
+use crate::http::body::Fields;
+use crate::http::response::{ApiError, Response, Result};
+use crate::ids::{AccountId, TranscriptId};
+use crate::store::{Status, Transcript};
+
+/// The header with the id of the transcript, which `/v2` serves like every other.
+const TRANSCRIPT_ID: HeaderName = HeaderName::from_static("x-transcript-id");
+
+/// Waits between two looks at a job: short at first, for short files.
+const FIRST_WAIT: Duration = Duration::from_millis(25);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// Transcribes the file of a form with these options of a transcript.
+///
+/// # Errors
+/// 400 without a file and for one that cannot be transcribed, and those of a request to create a transcript.
+pub async fn transcribe(
+    state: &TranscriptsState,
+    account: &AccountId,
+    form: Form,
+    mut options: Map<String, Value>,
+) -> Result<Arc<Transcript>> {
+    let Some(file) = &form.file else {
+        return Err(ApiError::invalid("The file is missing: the audio to transcribe."));
+    };
+    options.insert("upload_id".into(), file.upload.id.as_str().into());
+    let new = validate(state, account, Fields::of("form", Value::Object(options))?).await?;
+    let id = start(state, &new).await?;
+    form.keep();
+    let transcript = finished(state, account, &id).await?;
+    if transcript.status == Status::Error {
+        let error = transcript.error.as_deref().unwrap_or("the file could not be transcribed");
+        return Err(ApiError::invalid(format!("The transcription failed: {error}")));
+    }
+    Ok(transcript)
+}
+
+/// Waits for the end of a job. The job goes on if the client leaves, and its transcript is kept.
+async fn finished(state: &TranscriptsState, account: &AccountId, id: &TranscriptId) -> Result<Arc<Transcript>> {
+    let mut wait = FIRST_WAIT;
+    loop {
+        let transcript = state.store.transcript(account, id).await?.ok_or_else(unknown)?;
+        if matches!(transcript.status, Status::Completed | Status::Error) {
+            return Ok(transcript);
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 3 / 2).min(LONGEST_WAIT);
+    }
+}
+
+/// Renders a transcript off the request's thread: `render` takes it and its words, a JSON array.
+///
+/// # Errors
+/// Those of the store.
+pub async fn rendered(
+    state: &TranscriptsState,
+    transcript: Arc<Transcript>,
+    render: impl FnOnce(&Transcript, &str) -> serde_json::Result<Response> + Send + 'static,
+) -> Result<Response> {
+    let id = HeaderValue::from_str(transcript.id.as_str());
+    let permit = state.renderer.permit().await?;
+    let words = state.store.words(&transcript).await?.unwrap_or_else(|| "[]".into());
+    let mut response = state.renderer.run(permit, move || render(&transcript, &words)).await?;
+    if let Ok(id) = id {
+        response.headers_mut().insert(TRANSCRIPT_ID, id);
+    }
+    Ok(response)
+}

@@ -1,0 +1,23 @@
+//! Protocols of other programs over the service's own resources, so that their clients work with another address. Each is a room of its own
+//! that knows none of the others.
+
+pub mod asr_webservice;
+pub mod whisper_server;
+
+use serde_json::{Map, Value};
+
+/// The options of a transcript that these protocols share. `auto` is no language, as an empty one.
+fn options(language: Option<&str>, prompt: Option<&str>, translates: bool) -> Map<String, Value> {
+    let mut options = Map::new();
+    if let Some(language) = language.filter(|language| *language != "auto") {
+        options.insert("language_code".into(), language.into());
+    }
+    let hints = crate::api::openai::transcriptions::hints(prompt.unwrap_or_default());
+    if !hints.is_empty() {
+        options.insert("keyterms_prompt".into(), hints.into());
+    }
+    if translates {
+        options.insert("translate".into(), true.into());
+    }
+    options
+}
