@@ -29,7 +29,7 @@ pub fn format(words: &[Word], language: &str) -> (Vec<Word>, String) {
     sentence(numbers(words, language))
 }
 
-/// Numbers in digits. A word that replaces several has their span and the least of their confidences.
+/// Numbers in digits. What replaces several words has their span and the least of their confidences.
 fn numbers(words: &[Word], language: &str) -> Vec<Word> {
     let read = plain_words(words);
     let spoken = spoken(&read);
@@ -154,13 +154,28 @@ fn replaced(words: &[Word], spoken: &[Spoken<'_>], numbers: &[Written]) -> Vec<W
         let replaced = &words[first.at..=last.at];
         let (first_word, last_word) = (&words[first.at], &words[last.at]);
         let head: String = first_word.text.chars().take_while(|c| is_mark(*c)).collect();
-        written.push(Word {
+        let whole = Word {
             text: format!("{head}{}{}", number.text, trailing(&last_word.text)),
             end: last_word.end,
             confidence: replaced.iter().map(|word| word.confidence).fold(1.0, f32::min),
             ..first_word.clone()
-        });
+        };
         next = last.at + 1;
+        let Some((digits, rest)) = whole.text.split_once(' ') else {
+            written.push(whole);
+            continue;
+        };
+        // "5.6 billion", "3:30 pm": the second word begins where it is spoken; "thirty-second" was one word.
+        let initial = rest.chars().flat_map(char::to_lowercase).next().unwrap_or_default();
+        let second = range.iter().rfind(|part| part.lower.starts_with(initial)).map_or(last.at, |part| part.at);
+        let (end, start) = if second > first.at {
+            (words[second - 1].end, words[second].start)
+        } else {
+            let middle = whole.start.midpoint(whole.end);
+            (middle, middle)
+        };
+        written.push(Word { text: digits.into(), end, ..whole.clone() });
+        written.push(Word { text: rest.into(), start, ..whole.clone() });
     }
     written.extend_from_slice(&words[next..]);
     written

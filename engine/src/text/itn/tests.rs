@@ -41,6 +41,20 @@ fn a_number_spans_its_words() {
 }
 
 #[test]
+fn a_number_with_a_scale_or_a_unit_is_two_words() {
+    let parts = |spoken: &str, language: &str| -> Vec<(String, u64, u64)> {
+        let all = numbers(&words_of(spoken), language).into_iter();
+        all.map(|word| (word.text, word.start, word.end)).collect()
+    };
+    let word = |text: &str, first: u64, last: u64| (text.to_owned(), first * 300, last * 300 + 250);
+    assert_eq!(parts("five point six billion dollars", "en"), [word("$5.6", 0, 2), word("billion", 3, 4)]);
+    assert_eq!(parts("at three thirty p m.", "en"), [word("at", 0, 0), word("3:30", 1, 2), word("pm.", 3, 4)]);
+    assert_eq!(parts("eins Komma zwei Millionen", "de"), [word("1,2", 0, 2), word("Millionen", 3, 3)]);
+    let delay = [("30".to_owned(), 0, 125), ("second".to_owned(), 125, 250), word("delay", 1, 1)];
+    assert_eq!(parts("thirty-second delay", "en"), delay);
+}
+
+#[test]
 fn sentences_begin_and_end_once() {
     assert_eq!(text("Is it so?", "en"), "Is it so?");
     assert_eq!(text("well,", "en"), "Well.");
