@@ -372,6 +372,10 @@ impl Engine {
         if let Some(labelling) = labelling {
             labelling.finish(&mut transcript)?;
         }
+        // Behind the labels, so that no number is of two speakers.
+        if options.format_numbers {
+            transcript.format_numbers();
+        }
         Ok(transcript)
     }
 

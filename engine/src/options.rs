@@ -172,7 +172,7 @@ pub fn models_dir() -> Option<PathBuf> {
 /// let options = TranscribeOptions::default().model("svc-fast").language("en").keyterms(["Auricle"]);
 /// assert_eq!(options.language.as_deref(), Some("en"));
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TranscribeOptions {
     /// A model of the catalog; its default for recordings if left out.
@@ -207,6 +207,31 @@ pub struct TranscribeOptions {
     pub speakers: SpeakerLabels,
     /// People whom speakers are named after where the voice is surely theirs. It needs speaker labels.
     pub known_speakers: Vec<KnownSpeaker>,
+    /// True to write spoken numbers in digits, "twelve thousand dollars" as "$12,000": in English, Spanish, German, French, Portuguese,
+    /// Italian and Dutch. Else they are as the model writes them.
+    pub format_numbers: bool,
+}
+
+impl Default for TranscribeOptions {
+    fn default() -> Self {
+        Self {
+            model: None,
+            checkpoint: None,
+            language: None,
+            languages: Vec::new(),
+            keyterms: Vec::new(),
+            medical_mode: false,
+            look_ahead_ms: None,
+            language_model: LanguageModelChoice::default(),
+            fusion: FusionWeights::default(),
+            beam: None,
+            sequential: false,
+            translate: false,
+            speakers: SpeakerLabels::default(),
+            known_speakers: Vec::new(),
+            format_numbers: true,
+        }
+    }
 }
 
 /// Speaker labels of a transcription.
@@ -249,6 +274,7 @@ impl TranscribeOptions {
         translate: bool => translate,
         speakers: SpeakerLabels => speakers,
         known_speakers: impl IntoIterator<Item = KnownSpeaker> => known_speakers.into_iter().collect(),
+        format_numbers: bool => format_numbers,
     }
 }
 
@@ -302,6 +328,9 @@ pub struct ListenOptions {
     /// The longest time from a turn's final to its formatted text, ms: a second pass that would take longer is not begun, and one that
     /// does is not waited for.
     pub formatted_within_ms: u32,
+    /// True to write spoken numbers in digits in the formatted text, as
+    /// [`TranscribeOptions::format_numbers`](TranscribeOptions#structfield.format_numbers) does.
+    pub format_numbers: bool,
 }
 
 impl Default for ListenOptions {
@@ -321,6 +350,7 @@ impl Default for ListenOptions {
             refreshed_partials: true,
             second_pass: SecondPass::default(),
             formatted_within_ms: 300,
+            format_numbers: true,
         }
     }
 }
@@ -341,5 +371,6 @@ impl ListenOptions {
         refreshed_partials: bool => refreshed_partials,
         second_pass: SecondPass => second_pass,
         formatted_within_ms: u32 => formatted_within_ms,
+        format_numbers: bool => format_numbers,
     }
 }

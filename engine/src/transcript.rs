@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::speakers::words;
 use crate::text::analysis::{self, Analysis, Passes, Tagger};
-use crate::text::{Word, segments};
+use crate::text::tokens::{joined, mean_confidence};
+use crate::text::{Word, itn, segments};
 
 /// Progress of a transcription.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,18 +80,37 @@ impl Transcript {
         if let Some(text) = done.text {
             self.text = text;
         }
-        if self.utterances.is_some() {
-            let mut labels = Vec::new();
-            let speakers = self.words.iter().map(|word| {
-                labels.iter().position(|label| *label == word.speaker).unwrap_or_else(|| {
-                    labels.push(word.speaker.clone());
-                    labels.len() - 1
-                })
-            });
-            let speakers: Vec<usize> = speakers.collect();
-            self.cut_utterances(&speakers);
-        }
+        self.cut_utterances_again();
         Ok(done.analysis)
+    }
+
+    /// Writes numbers in digits, in a language whose numbers are known.
+    pub(crate) fn format_numbers(&mut self) {
+        let Some(language) = &self.language_code else { return };
+        let words = itn::numbers(&self.words, language);
+        if words == self.words {
+            return;
+        }
+        self.text = joined(&words);
+        self.confidence = mean_confidence(&words);
+        self.words = words;
+        self.cut_utterances_again();
+    }
+
+    /// Cuts words that have changed into utterances, if there are any, by their labels.
+    fn cut_utterances_again(&mut self) {
+        if self.utterances.is_none() {
+            return;
+        }
+        let mut labels = Vec::new();
+        let speakers = self.words.iter().map(|word| {
+            labels.iter().position(|label| *label == word.speaker).unwrap_or_else(|| {
+                labels.push(word.speaker.clone());
+                labels.len() - 1
+            })
+        });
+        let speakers: Vec<usize> = speakers.collect();
+        self.cut_utterances(&speakers);
     }
 
     /// Cuts the words into utterances, given each word's speaker, numbered by first word.
@@ -177,4 +197,59 @@ pub struct ModelReport {
     pub look_aheads_ms: Vec<u32>,
     /// The form of its weights: `safetensors`, `GGUF`, or `whisper.cpp` or `CTranslate2` with the types of its tensors.
     pub form: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "it cost twelve" of A, "thousand dollars in nineteen ninety" of B.
+    fn transcript(language: Option<&str>) -> Transcript {
+        let texts = ["it", "cost", "twelve", "thousand", "dollars", "in", "nineteen", "ninety"];
+        let words = texts.iter().zip(0..).map(|(text, at)| Word {
+            text: (*text).into(),
+            start: at * 300,
+            end: at * 300 + 250,
+            confidence: 0.9 - at as f32 / 10.0,
+            speaker: Some(if at < 3 { "A" } else { "B" }.into()),
+            speaker_name: None,
+            channel: None,
+        });
+        let words: Vec<Word> = words.collect();
+        let mut transcript = Transcript {
+            text: joined(&words),
+            confidence: mean_confidence(&words),
+            words,
+            utterances: None,
+            language_code: language.map(str::to_owned),
+            audio_duration_sec: 3.0,
+            model: String::new(),
+            warnings: Vec::new(),
+        };
+        transcript.cut_utterances(&[0, 0, 0, 1, 1, 1, 1, 1]);
+        transcript
+    }
+
+    #[test]
+    fn numbers_change_words_text_utterances_and_confidence_together() {
+        let mut formatted = transcript(Some("en"));
+        formatted.format_numbers();
+        assert_eq!(formatted.text, "it cost 12 thousand dollars in 1990", "no number is of two speakers");
+        let year = formatted.words.last().unwrap();
+        assert_eq!((year.text.as_str(), year.start, year.end), ("1990", 1_800, 2_350));
+        assert_eq!((year.speaker.as_deref(), year.confidence), (Some("B"), 0.9 - 0.7));
+        let spoken: Vec<&str> = formatted.utterances.iter().flatten().map(|one| one.text.as_str()).collect();
+        assert_eq!(spoken, ["it cost 12", "thousand dollars in 1990"]);
+        assert_eq!(formatted.confidence, mean_confidence(&formatted.words));
+        assert_ne!(formatted.confidence, transcript(Some("en")).confidence);
+    }
+
+    #[test]
+    fn a_language_without_rules_changes_nothing() {
+        for language in [None, Some("ja"), Some("de")] {
+            let mut formatted = transcript(language);
+            formatted.format_numbers();
+            assert_eq!(formatted, transcript(language));
+        }
+    }
 }

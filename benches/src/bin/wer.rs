@@ -70,7 +70,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let mut open = EngineOptions::default().device(arguments.device).precision(arguments.precision);
-    let mut options = TranscribeOptions::default();
+    let mut options = TranscribeOptions::default().format_numbers(false);
     if let Some(models) = arguments.models {
         open.models = models;
     }

@@ -9,7 +9,7 @@ use crate::audio::{AudioStream, OpenOptions};
 use crate::error::{Error, Result};
 use crate::options::{SpeakerLabels, TranscribeOptions};
 use crate::speakers::words::label;
-use crate::text::tokens::joined;
+use crate::text::tokens::{joined, mean_confidence};
 use crate::text::{Word, segments};
 use crate::transcript::{Progress, Transcript};
 
@@ -104,11 +104,10 @@ fn merge(transcripts: Vec<Transcript>) -> Transcript {
         warnings
             .map(move |warning| if several { format!("channel {}: {warning}", channel + 1) } else { warning.clone() })
     });
-    let confidence: f32 = words.iter().map(|word: &Word| word.confidence).sum();
     let spoken = transcripts.iter().filter(|transcript| !transcript.words.is_empty());
     let mut whole = Transcript {
         text: joined(&words),
-        confidence: (!words.is_empty()).then(|| confidence / words.len() as f32),
+        confidence: mean_confidence(&words),
         language_code: spoken.chain(&transcripts).find_map(|transcript| transcript.language_code.clone()),
         audio_duration_sec: transcripts.iter().map(|transcript| transcript.audio_duration_sec).fold(0.0, f64::max),
         model: transcripts.first().map(|transcript| transcript.model.clone()).unwrap_or_default(),

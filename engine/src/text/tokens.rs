@@ -61,9 +61,14 @@ pub struct Spoken {
 impl Spoken {
     /// Mean confidence of the words; none without words.
     pub fn confidence(&self) -> Option<f32> {
-        let sum: f32 = self.words.iter().map(|word| word.confidence).sum();
-        (!self.words.is_empty()).then(|| sum / self.words.len() as f32)
+        mean_confidence(&self.words)
     }
+}
+
+/// Mean confidence of words; none without words.
+pub fn mean_confidence(words: &[Word]) -> Option<f32> {
+    let sum: f32 = words.iter().map(|word| word.confidence).sum();
+    (!words.is_empty()).then(|| sum / words.len() as f32)
 }
 
 /// The text of words, with spaces between them except in scripts without spaces.

@@ -10,7 +10,7 @@ use auricle_engine::{
     Caption, DeviceChoice, EndpointingRules, EngineOptions, Error, LanguageModelChoice, ListenOptions, LiveEvent,
     LiveInput, LiveOutput, SecondPass,
 };
-use auricle_tests::{eventually, fixtures, models, speech};
+use auricle_tests::{eventually, fixtures, models, readers, speech};
 use tempfile::TempDir;
 
 const SECOND: usize = SAMPLE_RATE as usize;
@@ -244,13 +244,33 @@ fn two_people_at_once_are_turns_like_others() {
     }
 }
 
-#[test]
-fn a_long_turn_is_read_in_parts() {
+/// The starter once more, as another checkpoint than the live one.
+fn starter_again() -> TempDir {
     let starter = tempfile::tempdir().unwrap();
     let files = std::fs::read_dir(models().join("starter/asr-en")).unwrap().map(Result::unwrap);
     for file in files.filter(|file| file.path().is_file()) {
         std::fs::copy(file.path(), starter.path().join(file.file_name())).unwrap();
     }
+    starter
+}
+
+#[test]
+fn numbers_of_the_second_pass_are_written_as_those_of_the_first() {
+    let starter = starter_again();
+    let [_, woman] = readers();
+    let samples = [woman, vec![0.0; 2 * SECOND]].concat();
+    for second_pass in [SecondPass::Path(starter.path().into()), SecondPass::Off] {
+        let options = patient().second_pass(second_pass);
+        let written = formatted(&heard(engine(), &options, &samples)).concat();
+        assert!(written.contains("13,000") && !written.contains("thirteen"), "{options:?}: {written}");
+        let spoken = formatted(&heard(engine(), &options.format_numbers(false), &samples)).concat();
+        assert_eq!(spoken.replace("thirteen thousand", "13,000"), written);
+    }
+}
+
+#[test]
+fn a_long_turn_is_read_in_parts() {
+    let starter = starter_again();
     let rules = EndpointingRules::default().silence_ms(10_000).blank_ms(10_000).longest_ms(3_300_000);
     let options = patient().second_pass(SecondPass::Path(starter.path().into())).turns(rules);
     let spoken = AudioStream::open(speech()).unwrap().read_to_end().unwrap();

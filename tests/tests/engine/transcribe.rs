@@ -316,6 +316,19 @@ fn a_keyterm_outside_the_vocabulary_gets_a_warning() {
 }
 
 #[test]
+fn numbers_are_in_digits_unless_words_are_asked_for() {
+    let engine = engine(&auricle_tests::models());
+    let options = TranscribeOptions::default().checkpoint(auricle_tests::models().join("starter/asr-en"));
+    let file = fixtures().join("alignment/7312-92432-0003.opus");
+    let written = engine.transcribe_file(&file, &options).unwrap();
+    let spoken = engine.transcribe_file(&file, &options.format_numbers(false)).unwrap();
+    assert!(spoken.text.contains("thirteen thousand"), "{}", spoken.text);
+    assert_eq!(written.text, spoken.text.replace("thirteen thousand", "13,000"));
+    assert_eq!(written.words.len() + 1, spoken.words.len());
+    assert_ne!(written.confidence, spoken.confidence);
+}
+
+#[test]
 fn keyterms_are_written_more_often() {
     // With random weights every token is close to some other, so leaning towards a few must show.
     let models = models_with("streaming");

@@ -80,6 +80,14 @@ impl OfflineModel {
         }
     }
 
+    /// True for a checkpoint that knows English alone.
+    pub fn is_english(&self) -> bool {
+        match self {
+            Self::Whisper { model, .. } => model.config().special.languages.is_empty(),
+            Self::Transducer { group, .. } => group.model.vocabulary().is_english(),
+        }
+    }
+
     /// Token of a language, where the model finds it among others.
     pub fn token(&self, code: &str) -> Option<u32> {
         let Self::Whisper { model, language, .. } = self else { return None };

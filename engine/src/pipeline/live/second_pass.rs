@@ -9,6 +9,8 @@ use super::alarm::wake_at;
 use super::reading::{OfflineModel, Reading, WindowText};
 use super::turns::{Caption, LiveEvent, LiveOutput};
 use crate::error::Result;
+use crate::language::ENGLISH;
+use crate::options::ListenOptions;
 use crate::pipeline::executors::device::DeviceExecutor;
 use crate::pipeline::executors::live::TurnWindow;
 use crate::pipeline::executors::second_pass::Urgency;
@@ -42,6 +44,9 @@ pub struct SecondPass {
     model: OfflineModel,
     opener: StreamOpener<DeviceExecutor>,
     first: FirstPass,
+    /// The language of the session, if it has one.
+    language: Option<String>,
+    format_numbers: bool,
     /// Token of the language that was likely spoken last.
     known: Option<u32>,
     /// The complete parts of a long turn, in order.
@@ -107,11 +112,18 @@ impl Part {
 
 impl SecondPass {
     /// Follows no turn yet.
-    pub fn new(model: OfflineModel, opener: StreamOpener<DeviceExecutor>, first: FirstPass) -> Self {
+    pub fn new(
+        model: OfflineModel,
+        opener: StreamOpener<DeviceExecutor>,
+        first: FirstPass,
+        options: &ListenOptions,
+    ) -> Self {
         Self {
             model,
             opener,
             first,
+            language: options.language.clone(),
+            format_numbers: options.format_numbers,
             known: None,
             parts: Vec::new(),
             early: None,
@@ -363,7 +375,9 @@ impl SecondPass {
             }
         }
         let raw = Caption { text: joined(&spoken.words), words: spoken.words.clone() };
-        let (words, text) = itn::sentence(spoken.words);
+        let language = self.language.as_deref().or(spoken.language.as_deref());
+        let language = language.or_else(|| self.model.is_english().then_some(ENGLISH));
+        let (words, text) = itn::format(spoken.words, language.filter(|_| self.format_numbers));
         (raw, Caption { text, words })
     }
 }

@@ -153,7 +153,7 @@ pub(crate) fn open(
         let only = offline.as_ref().zip(language.as_deref()).and_then(|(offline, code)| offline.token(code));
         let within = Duration::from_millis(options.formatted_within_ms.into());
         passes = FirstPass::Writes { within, only, refreshed: options.refreshed_partials };
-        let turns = Turns::new(language, model.emission_delay(look_ahead));
+        let turns = Turns::new(language, model.emission_delay(look_ahead), options);
         writes = Some((model, turns));
     }
     let resampler = Resampler::live(options.sample_rate)?;
@@ -171,7 +171,7 @@ pub(crate) fn open(
         finished: false,
         backlog: backlog.clone(),
     };
-    let second = offline.map(|offline| SecondPass::new(offline, scheduler.opener(), passes));
+    let second = offline.map(|offline| SecondPass::new(offline, scheduler.opener(), passes, options));
     Ok((input, LiveEvents { results, first: writes, second, ready: VecDeque::new(), backlog }))
 }
 

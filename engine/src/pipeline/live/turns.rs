@@ -3,8 +3,10 @@
 use serde::Serialize;
 
 use crate::decoding::Token;
+use crate::language::ENGLISH;
 use crate::models::emission_delay::EmissionDelay;
 use crate::models::fastconformer::FastConformer;
+use crate::options::ListenOptions;
 use crate::pipeline::executors::live::StepOutput;
 use crate::text::{Word, itn};
 
@@ -24,7 +26,8 @@ pub enum LiveEvent {
     Partial(Caption),
     /// The complete turn, as the model wrote it.
     Final(Caption),
-    /// The turn of the last final, formatted: numbers in digits, a capital at the start, a full stop at the end.
+    /// The turn of the last final, formatted: a capital at the start, a full stop at the end, and numbers in digits unless
+    /// [`format_numbers`](crate::ListenOptions#structfield.format_numbers) is false.
     Formatted(Caption),
 }
 
@@ -50,12 +53,13 @@ pub struct Turns {
     /// Language of the speech, if it is known.
     language: Option<String>,
     emission_delay: EmissionDelay,
+    format_numbers: bool,
 }
 
 impl Turns {
     /// No turn yet; `language` is the requested language, if any.
-    pub fn new(language: Option<String>, emission_delay: EmissionDelay) -> Self {
-        Self { language, emission_delay, ..Self::default() }
+    pub fn new(language: Option<String>, emission_delay: EmissionDelay, options: &ListenOptions) -> Self {
+        Self { language, emission_delay, format_numbers: options.format_numbers, ..Self::default() }
     }
 
     /// Takes the output of a step; returns the events that follow from it.
@@ -69,7 +73,8 @@ impl Turns {
             // The last frame may reach past the last sample.
             let caption = self.caption(output.turn_ms, output.until_ms.saturating_sub(output.turn_ms), model);
             if output.ended && !caption.text.is_empty() {
-                let (words, text) = itn::format(&caption.words, self.language.as_deref().unwrap_or("en"));
+                let language = self.language.as_deref().unwrap_or(ENGLISH);
+                let (words, text) = itn::format(caption.words.clone(), self.format_numbers.then_some(language));
                 events.push(LiveEvent::Final(caption));
                 events.push(LiveEvent::Formatted(Caption { text, words }));
             } else if caption.text != self.shown {
@@ -114,7 +119,7 @@ mod tests {
     fn open_tokens_are_shown_until_they_change() {
         let starter = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../models/starter/asr-en");
         let model = FastConformer::load(&starter, &Device::flex()).unwrap();
-        let mut turns = Turns::new(None, EmissionDelay::default());
+        let mut turns = Turns::new(None, EmissionDelay::default(), &ListenOptions::default());
         let word = |text: &str| {
             let id = model.vocabulary().texts().position(|token| token == format!("\u{2581}{text}")).unwrap();
             Token { id: id as u32, frame: 1, span: 1, confidence: 0.5 }

@@ -24,24 +24,33 @@ const PAUSE_MS: u64 = 500;
 /// Marks that end a sentence.
 const ENDS: [char; 9] = ['.', '?', '!', '\u{2026}', '\u{3002}', '\u{ff1f}', '\u{ff01}', '\u{061f}', '\u{0964}'];
 
-/// Formats a finished turn; returns its words and its text.
-pub fn format(words: &[Word], language: &str) -> (Vec<Word>, String) {
-    sentence(numbers(words, language))
+/// Formats a finished turn; returns its words and its text. Without a language its numbers stay as they are.
+pub fn format(words: Vec<Word>, language: Option<&str>) -> (Vec<Word>, String) {
+    sentence(match language {
+        Some(language) => numbers(&words, language),
+        None => words,
+    })
 }
 
-/// Numbers in digits. What replaces several words has their span and the least of their confidences.
-fn numbers(words: &[Word], language: &str) -> Vec<Word> {
+/// Numbers in digits; the words as they are in a language whose numbers are not known. What replaces several words has their span
+/// and the least of their confidences. Words of two speakers or channels make no number together.
+pub fn numbers(words: &[Word], language: &str) -> Vec<Word> {
+    let Some(language) = get_interpreter_for(&primary_subtag(language)) else { return words.to_vec() };
+    let of_one_voice = |a: &Word, b: &Word| (&a.speaker, a.channel) == (&b.speaker, b.channel);
+    words.chunk_by(of_one_voice).flat_map(|run| numbers_of_run(run, &language)).collect()
+}
+
+fn numbers_of_run(words: &[Word], language: &Language) -> Vec<Word> {
     let read = plain_words(words);
     let spoken = spoken(&read);
-    let written = match get_interpreter_for(&primary_subtag(language)) {
-        Some(Language::English(_)) => english::numbers(&spoken),
-        Some(language) => foreign(&spoken, &language),
-        None => return words.to_vec(),
+    let written = match language {
+        Language::English(_) => english::numbers(&spoken),
+        language => foreign(&spoken, language),
     };
     replaced(words, &spoken, &written)
 }
 
-/// Numbers of a written text in digits, as live sessions write those of speech. Lines stay; spaces between words become one.
+/// Numbers of a written text in digits, as transcripts have those of speech. Lines stay; spaces between words become one.
 /// `None` for a language whose numbers are not known.
 #[must_use]
 pub fn numbers_in_text(text: &str, language: &str) -> Option<String> {
@@ -63,8 +72,8 @@ pub fn numbers_in_text(text: &str, language: &str) -> Option<String> {
     Some(text.split('\n').map(line).collect::<Vec<_>>().join("\n"))
 }
 
-/// Formats a finished turn of a model that writes digits by itself.
-pub fn sentence(mut words: Vec<Word>) -> (Vec<Word>, String) {
+/// The turn with a capital at its start and a full stop at its end; its words and its text.
+fn sentence(mut words: Vec<Word>) -> (Vec<Word>, String) {
     if let Some(first) = words.first_mut()
         && !has_capital(&first.text)
     {
@@ -187,8 +196,16 @@ fn foreign(spoken: &[Spoken<'_>], language: &Language) -> Vec<Written> {
         let value: f64 = text2digits(&spoken.get(at)?.lower, language).ok()?.parse().ok()?;
         (value >= 100.0 && value.log10().fract() == 0.0).then_some(value)
     };
+    let is_behind_digits = |at: usize| {
+        let before = at.checked_sub(1).and_then(|before| spoken.get(before));
+        !spoken[at].apart && before.is_some_and(|word| word.bare.ends_with(|c: char| c.is_ascii_digit()))
+    };
     let written = |number: text2num::Occurence| {
         if number.start >= number.end || number.end > spoken.len() {
+            return None;
+        }
+        // "3 mille cinq cents": the model has written the beginning of the number.
+        if scale(number.start).is_some() && is_behind_digits(number.start) {
             return None;
         }
         let last = number.end - 1;

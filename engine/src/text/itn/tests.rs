@@ -16,7 +16,7 @@ fn words_of(text: &str) -> Vec<Word> {
 }
 
 fn text(spoken: &str, language: &str) -> String {
-    format(&words_of(spoken), language).1
+    format(words_of(spoken), Some(language)).1
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn numbers_become_digits_and_the_rest_stays() {
 
 #[test]
 fn a_number_spans_its_words() {
-    let (words, _) = format(&words_of("about two hundred and five people"), "en");
+    let (words, _) = format(words_of("about two hundred and five people"), Some("en"));
     assert_eq!(words.len(), 3);
     assert_eq!((words[1].text.as_str(), words[1].start, words[1].end), ("205", 300, 1450));
     assert!((words[1].confidence - 0.86).abs() < 1e-6);
@@ -55,6 +55,37 @@ fn a_number_with_a_scale_or_a_unit_is_two_words() {
 }
 
 #[test]
+fn numbers_stay_words_without_a_language() {
+    assert_eq!(format(words_of("it was nineteen ninety"), None).1, "It was nineteen ninety.");
+}
+
+#[test]
+fn two_speakers_or_channels_make_no_number_together() {
+    let split = |mark: fn(&mut Word)| {
+        let mut words = words_of("forty two point five million dollars");
+        words[3..].iter_mut().for_each(mark);
+        joined(&numbers(&words, "en"))
+    };
+    assert_eq!(split(|_| ()), "$42.5 million");
+    assert_eq!(split(|word| word.speaker = Some("B".into())), "42 point $5 million");
+    assert_eq!(split(|word| word.channel = Some(2)), "42 point $5 million");
+    assert_eq!(split(|word| word.speaker_name = Some("Ada".into())), "$42.5 million", "a name is no other speaker");
+}
+
+#[test]
+fn numbers_that_are_written_already_stay() {
+    for (language, written) in [
+        ("en", "in 1985 it cost $12,000 or 20% more"),
+        ("en", "3 thousand five hundred"),
+        ("fr", "il y en a 3 mille cinq cents"),
+        ("de", "2 Millionen fünfhunderttausend"),
+        ("es", "cuesta 32 euros"),
+    ] {
+        assert_eq!(joined(&numbers(&words_of(written), language)), written);
+    }
+}
+
+#[test]
 fn sentences_begin_and_end_once() {
     assert_eq!(text("Is it so?", "en"), "Is it so?");
     assert_eq!(text("well,", "en"), "Well.");
@@ -62,7 +93,7 @@ fn sentences_begin_and_end_once() {
     assert_eq!(text("McDonald went", "en"), "McDonald went.");
     assert_eq!(text("he said \"no.\"", "en"), "He said \"no.\"");
     assert_eq!(text("(so it is", "en"), "(so it is.");
-    assert_eq!(format(&[], "en").1, "");
+    assert_eq!(format(Vec::new(), Some("en")).1, "");
 }
 
 #[test]
@@ -170,6 +201,12 @@ fn a_long_run_of_number_words_ends() {
     for word in ["one hundred", "minus", "five", "double five", "oh", "a thousand"] {
         let spoken = vec![word; 50_000].join(" ");
         assert!(!written(&spoken).is_empty());
+    }
+    for (language, word) in
+        [("de", "null komma eins"), ("de", "zwanzig"), ("fr", "cent mille"), ("it", "due"), ("es", "mil")]
+    {
+        let spoken = words_of(&vec![word; 20_000].join(" "));
+        assert!(!numbers(&spoken, language).is_empty());
     }
 }
 
