@@ -493,7 +493,7 @@ pub static ROUTES: &[Route] = &[
         handler: handler!(realtime::connect, realtime),
         doc: Some(
             doc("realtime", "Transcribe live, over a WebSocket", ResponseContent::Upgrade)
-                .with(&["token", "model", "sample_rate", "language_code", "medical_mode"])
+                .with(&["token", "model", "sample_rate", "language_code", "medical_mode", "format_numbers"])
                 .fails(&[400, 426]),
         ),
     },

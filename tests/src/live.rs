@@ -72,7 +72,7 @@ impl Token {
     pub fn address(&self, other: &[(&str, &str)]) -> Url {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let minted = ["token", "model", "sample_rate"].map(|name| (name, &self.answer[name]));
-        let asked = ["language_code", "medical_mode"].map(|name| (name, &self.asked[name]));
+        let asked = ["language_code", "medical_mode", "format_numbers"].map(|name| (name, &self.asked[name]));
         let kept = minted
             .into_iter()
             .chain(asked)

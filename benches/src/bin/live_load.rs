@@ -255,7 +255,10 @@ impl Clients {
     fn session(&self, indices: std::ops::Range<usize>, start: &Barrier) -> SessionResult {
         let token = self
             .account
-            .post("/v2/realtime/token", &json!({ "model": self.model, "language_code": self.language }))
+            .post(
+                "/v2/realtime/token",
+                &json!({ "model": self.model, "language_code": self.language, "format_numbers": false }),
+            )
             .ok();
         let address = format!("{}?token={}", text(&token["websocket_url"]), text(&token["token"]));
         let host = address.split('/').nth(2).unwrap_or_default().to_owned();

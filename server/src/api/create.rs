@@ -61,6 +61,7 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         content_moderation: fields.flag("content_moderation")?,
         medical_mode: fields.flag("medical_mode")?,
         translate: fields.flag("translate")?,
+        format_numbers: fields.optional_flag("format_numbers")?,
         language_codes: fields.strings("language_codes", 100, MAX_CODE_CHARS)?,
         keyterms_prompt: fields.strings("keyterms_prompt", MAX_KEYTERMS, MAX_KEYTERM_CHARS)?,
     };

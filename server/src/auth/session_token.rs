@@ -75,6 +75,9 @@ pub struct SessionClaims {
     pub sample_rate: u32,
     pub language_code: Option<String>,
     pub medical_mode: bool,
+    /// None leaves it to the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format_numbers: Option<bool>,
     /// End of validity, ms since 1970.
     pub expires_at: i64,
 }
@@ -140,6 +143,7 @@ mod tests {
             sample_rate: 8000,
             language_code: Some("en_us".into()),
             medical_mode: false,
+            format_numbers: Some(false),
             expires_at: 1_000,
         };
         let token = claims.sign("a");

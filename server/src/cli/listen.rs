@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::blocking::{Engine, Events};
 use auricle_engine::{EndpointingRules, Error, ListenOptions, LiveEvent, LiveInput, SecondPass};
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use console::{Style, Term, measure_text_width, truncate_str};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -57,6 +57,10 @@ pub struct ListenArgs {
     /// Expect medical terms, in English, Spanish, German and French
     #[arg(long)]
     medical: bool,
+    /// Write spoken numbers in digits, in English, Spanish, German, French, Portuguese, Italian and Dutch: "twelve thousand dollars" as
+    /// "$12,000"
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true)]
+    format_numbers: bool,
     /// The offline model that reads finished turns again, and writes languages that the live model lacks: auto, off, or a checkpoint
     /// folder
     #[arg(long, value_name = "MODEL", default_value = "auto")]
@@ -132,6 +136,7 @@ pub fn run(args: &ListenArgs) -> Result<()> {
         .sample_rate(if matches!(source, Source::File { .. }) { SAMPLE_RATE } else { args.rate })
         .keyterms(args.keyterms.clone())
         .medical_mode(args.medical)
+        .format_numbers(args.format_numbers)
         .turns(turns)
         .language_model(args.search.language_model())
         .second_pass(args.second_pass.clone())

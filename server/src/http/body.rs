@@ -227,9 +227,17 @@ impl Fields {
     /// # Errors
     /// 422 for another type.
     pub fn flag(&mut self, name: &str) -> Result<bool> {
+        self.optional_flag(name).map(Option::unwrap_or_default)
+    }
+
+    /// A boolean field whose absence is no false.
+    ///
+    /// # Errors
+    /// As [`Fields::flag`].
+    pub fn optional_flag(&mut self, name: &str) -> Result<Option<bool>> {
         match self.take_typed(name) {
-            None => Ok(false),
-            Some(Value::Bool(on)) => Ok(on),
+            None => Ok(None),
+            Some(Value::Bool(on)) => Ok(Some(on)),
             Some(other) => Err(wrong_type(name, "true or false", &other)),
         }
     }

@@ -380,7 +380,8 @@ fn transcribe_options(job: &Job, asked: &JobOptions) -> TranscribeOptions {
         .languages(languages)
         .keyterms(asked.keyterms_prompt.iter().flatten().map(String::as_str))
         .medical_mode(asked.medical_mode)
-        .translate(asked.translate);
+        .translate(asked.translate)
+        .format_numbers(asked.format_numbers.unwrap_or(true));
     options.language = language;
     options.speakers = match (asked.speaker_labels, asked.speakers_expected) {
         (true, Some(count)) => SpeakerLabels::Expected(count as usize),

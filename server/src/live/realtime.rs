@@ -41,6 +41,7 @@ pub async fn create_token(state: Arc<LiveState>, request: RequestContext) -> Res
     let sample_rate = fields.integer("sample_rate", sample_rates)?;
     let language_code = fields.string("language_code")?;
     let medical_mode = fields.flag("medical_mode")?;
+    let format_numbers = fields.optional_flag("format_numbers")?;
     let expires_in = fields.integer("expires_in", 60..=3600)?.unwrap_or(900);
     let estimated_duration_sec = fields.integer("estimated_duration_sec", 0..=i64::MAX)?;
 
@@ -68,6 +69,7 @@ pub async fn create_token(state: Arc<LiveState>, request: RequestContext) -> Res
         sample_rate: sample_rate.and_then(|rate| u32::try_from(rate).ok()).unwrap_or(DEFAULT_SAMPLE_RATE),
         language_code,
         medical_mode,
+        format_numbers,
         expires_at: clock::now_ms() + expires_in * 1000,
     };
     Ok(json(&json!({
@@ -113,9 +115,13 @@ async fn open(state: &Arc<LiveState>, socket: Socket, claims: Option<SessionClai
         return refuse(socket, UNSUPPORTED, 1000).await;
     }
     let same = |name: &str, claimed: &str| given(name).is_none_or(|value| value == claimed);
+    // None for a value that is neither true nor false.
+    let format_numbers = given("format_numbers").map_or(Some(claims.format_numbers.unwrap_or(true)), query::truth);
     if !same("model", &claims.payer.model)
         || !same("sample_rate", &claims.sample_rate.to_string())
         || given("medical_mode").is_some_and(|value| query::truth(value) != Some(claims.medical_mode))
+        || format_numbers.is_none()
+        || claims.format_numbers.is_some_and(|minted| Some(minted) != format_numbers)
         || language.is_some_and(|code| Some(code) != claims.language_code.as_deref())
     {
         return socket.close(4400, "The parameters are not those that the token was minted with.").await;
@@ -132,6 +138,7 @@ async fn open(state: &Arc<LiveState>, socket: Socket, claims: Option<SessionClai
         .settings
         .listen_options(&claims.payer.model, claims.sample_rate)
         .medical_mode(claims.medical_mode)
+        .format_numbers(format_numbers.unwrap_or(true))
         .turns(turns);
     options.language.clone_from(&claims.language_code);
     let Some(engine) = state.engine.clone() else { return refuse(socket, UNAVAILABLE, 1013).await };

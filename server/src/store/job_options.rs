@@ -25,6 +25,8 @@ pub struct JobOptions {
     pub content_moderation: bool,
     pub medical_mode: bool,
     pub translate: bool,
+    /// None is true.
+    pub format_numbers: Option<bool>,
     pub language_codes: Option<Vec<String>>,
     pub keyterms_prompt: Option<Vec<String>>,
 }
@@ -60,8 +62,12 @@ mod tests {
         assert_eq!(JobOptions::read("{}"), Ok(JobOptions::default()));
         let earlier = r#"{"speaker_labels":true,"pii_policies":null,"multichannel":false,"language_codes":["en"]}"#;
         let options = JobOptions::read(earlier).unwrap();
-        let stored: Value = serde_json::from_str(&options.stored()).unwrap();
-        assert_eq!(stored, serde_json::json!({"speaker_labels": true, "language_codes": ["en"]}));
+        let stored = |options: &JobOptions| serde_json::from_str::<Value>(&options.stored()).unwrap();
+        assert_eq!(stored(&options), serde_json::json!({"speaker_labels": true, "language_codes": ["en"]}));
+        assert_eq!(options.format_numbers, None);
+        let words = JobOptions { format_numbers: Some(false), ..JobOptions::default() };
+        assert_eq!(stored(&words), serde_json::json!({"format_numbers": false}));
+        assert_eq!(JobOptions::read(&words.stored()), Ok(words));
         for damaged in ["", r#"{"pii_redaction":tru"#, r#"{"pii_redaction":"yes"}"#, r#"{"hide_faces":true}"#, "[]"] {
             JobOptions::read(damaged).unwrap_err();
         }

@@ -30,6 +30,7 @@ fn help_names_the_commands_and_every_option_of_transcribe() {
         "--device",
         "--models",
         "--keyterm",
+        "--format-numbers",
         "--look-ahead",
         "--lm",
         "--lm-weight",
@@ -46,6 +47,24 @@ fn version_is_one_line() {
     let run = auricle(["--version"]);
     assert_eq!(run.status, Some(0));
     assert_eq!(run.stdout, format!("auricle {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn numbers_are_in_digits_unless_the_arguments_decline_them() {
+    let place = Place { models: models_with("../../../models/starter/asr-en"), ..Place::new() };
+    let sound = fixtures().join("alignment/7312-92432-0003.opus");
+    let text = |args: &[&str]| {
+        let run = place.transcribe(args, &[&sound]);
+        assert_eq!(run.status, Some(0), "{}", run.stderr);
+        run.stdout
+    };
+    let spoken = text(&["--format-numbers", "false"]);
+    assert!(spoken.contains("thirteen thousand"), "{spoken}");
+    assert_eq!(text(&[]), spoken.replace("thirteen thousand", "13,000"));
+    assert_eq!(text(&["--format-numbers=true"]), text(&[]));
+    let run = place.transcribe(&["--format-numbers", "no"], &[&sound]);
+    assert_eq!(run.status, Some(2));
+    assert!(run.stderr.contains("--format-numbers") && run.stderr.contains("true, false"), "{}", run.stderr);
 }
 
 /// A checkpoint that knows its sentence well says it with the weights of its decoder in 8 and in 4 bits too.

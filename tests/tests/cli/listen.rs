@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use auricle_tests::{Run, auricle, command, ended, repository, speech, spoken};
+use auricle_tests::{Run, auricle, command, ended, fixtures, repository, speech, spoken};
 use serde_json::Value;
 
 /// Runs `auricle listen -` with this on its standard input.
@@ -36,6 +36,21 @@ fn a_file_becomes_one_line_for_each_turn() {
     for line in run.stdout.lines() {
         assert!(line.starts_with(char::is_uppercase) && line.ends_with(['.', '?', '!']), "{line}");
     }
+}
+
+#[test]
+fn finished_turns_have_digits_unless_the_arguments_decline_them() {
+    let file = fixtures().join("alignment/7312-92432-0003.opus");
+    let listen = ["listen", file.to_str().unwrap(), "--fast", "--device", "cpu"];
+    let greedy = ["--second-pass", "off", "--language", "en", "--lm", "off"];
+    let text = |more: &[&str]| {
+        let run = auricle([&listen[..], &greedy, more].concat());
+        assert_eq!(run.status, Some(0), "{}", run.stderr);
+        run.stdout
+    };
+    let spoken = text(&["--format-numbers", "false"]);
+    assert!(spoken.contains("thirteen thousand"), "{spoken}");
+    assert_eq!(text(&[]), spoken.replace("thirteen thousand", "13,000"));
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod known_speakers;
 mod language;
 mod lengths;
 mod limits;
+mod numbers;
 mod openai;
 mod openapi;
 mod realtime;

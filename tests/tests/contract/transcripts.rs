@@ -238,6 +238,8 @@ fn a_field_of_the_wrong_type_is_422() {
         ("speaker_labels", json!("true")),
         ("multichannel", json!("2")),
         ("medical_mode", json!(1)),
+        ("format_numbers", json!("false")),
+        ("format_numbers", json!(0)),
         ("keyterms_prompt", json!("Auricle")),
         ("keyterms_prompt", json!([{}])),
         ("pii_redaction", json!("false")),
@@ -275,7 +277,7 @@ fn null_counts_as_absent_and_unknown_fields_are_ignored() {
     let account = service().account();
     let body = json!({
         "audio_url": receiver().sound(), "upload_id": null, "model": null, "language_code": null, "language_codes": null,
-        "speaker_labels": null, "medical_mode": null, "keyterms_prompt": null, "pii_redaction": null,
+        "speaker_labels": null, "medical_mode": null, "format_numbers": null, "keyterms_prompt": null, "pii_redaction": null,
         "profanity_filter": null, "summarization": null, "auto_chapters": null, "entity_detection": null,
         "sentiment_analysis": null, "content_moderation": null, "webhook_url": null, "title": null,
         "estimated_duration_sec": null, "a_field_of_next_year": {"deep": [1, 2, 3]},

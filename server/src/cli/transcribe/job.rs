@@ -119,6 +119,7 @@ impl Job<'_> {
             .languages(args.languages.clone())
             .keyterms(args.keyterms.clone())
             .medical_mode(args.medical)
+            .format_numbers(args.format_numbers)
             .language_model(args.search.language_model())
             .fusion(args.search.weights())
             .sequential(args.sequential)

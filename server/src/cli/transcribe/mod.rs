@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use auricle_engine::analysis::{self, Analysis};
 use auricle_engine::subtitles::SubtitleOptions;
 use auricle_engine::{Catalog, EngineOptions, Error, KnownSpeaker, Transcript};
-use clap::Args;
+use clap::{ArgAction, Args};
 
 use self::destination::{Destination, Existing};
 use self::inputs::{Depth, Input, Inputs, Source};
@@ -99,6 +99,10 @@ pub struct TranscribeArgs {
     /// Expect medical terms, in English, Spanish, German and French
     #[arg(long)]
     medical: bool,
+    /// Write spoken numbers in digits, in English, Spanish, German, French, Portuguese, Italian and Dutch: "twelve thousand dollars" as
+    /// "$12,000"
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true)]
+    format_numbers: bool,
     /// Look-ahead of streaming models in ms [default: the longest that the model was trained with]
     #[arg(long, value_name = "MS")]
     look_ahead: Option<u32>,

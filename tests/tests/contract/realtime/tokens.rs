@@ -110,6 +110,8 @@ fn a_field_of_the_wrong_type_is_422() {
         ("sample_rate", json!([16000])),
         ("language_code", json!(1)),
         ("language_code", json!(["en"])),
+        ("format_numbers", json!("true")),
+        ("format_numbers", json!(0)),
         ("medical_mode", json!("true")),
         ("medical_mode", json!(1)),
         ("expires_in", json!("900")),
@@ -125,7 +127,8 @@ fn a_field_of_the_wrong_type_is_422() {
 #[test]
 fn null_counts_as_absent_and_unknown_fields_are_ignored() {
     let body = json!({
-        "model": null, "sample_rate": null, "language_code": null, "medical_mode": null, "expires_in": null,
+        "model": null, "sample_rate": null, "language_code": null, "medical_mode": null, "format_numbers": null,
+        "expires_in": null,
         "estimated_duration_sec": null, "a_field_of_next_year": {"deep": [1, 2, 3]},
     });
     let token = service().account().mint(&body);
