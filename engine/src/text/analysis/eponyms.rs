@@ -1,17 +1,19 @@
 //! Terms that are called after somebody and tell of nobody: "the Doppler effect", "Murphy's law".
 
-use super::Finding;
+use std::ops::Range;
+
 use super::label::Label;
-use super::lists::FIRM;
+use super::lists::{FIRM, SURNAME};
 use super::numbers::ordinal;
-use super::reading::{Break, Reading};
+use super::reading::{Break, Reading, is_clear_given};
+use super::{Finding, Source};
 use crate::text::word_list::words;
 
 /// Words that make a term of the name before them.
 const TERMS: &[&str] = words!(
     "effect principle theorem theorems lemma algorithm algorithms function functions equation equations matrix \
      matrices distribution transform polynomial polynomials integral operator constant conjecture hypothesis paradox \
-     syndrome criterion inequality calculus automaton"
+     calendar calendars chain chains diagram diagrams syndrome criterion inequality calculus automaton"
 );
 
 /// Words that make a term of a name with `'s` before them.
@@ -20,12 +22,64 @@ const OWNED_TERMS: &[&str] = words!(
      criterion razor maxim"
 );
 
+/// Words with a capital that make the name of a place or a day of the name before them: "Victoria Station", "May Day".
+const LANDMARKS: &[&str] = words!(
+    "station falls day foundation award prize medal trophy cup memorial expedition bridge tower dam glacier canyon \
+     island islands airport stadium cathedral palace castle line"
+);
+
+/// Words for streets that are hardly ever names.
+const STREETS: &[&str] = words!("street strasse road avenue boulevard platz");
+
+/// Small words before a street.
+const PARTICLES: &[&str] = words!("der die den");
+
+/// Words with a capital that make a place or a storm of the name after them: "Mount Everest".
+const BEFORE_LANDMARKS: &[&str] = words!("mount lake cape hurricane storm comet");
+
 /// Words after "law" with which it is no rule: "Okafor's law firm".
 const NO_RULES: [&str; 6] = ["firm", "firms", "school", "degree", "office", "practice"];
 
 /// Takes the names out that a term bears.
 pub fn drop(reading: &Reading<'_>, found: &mut Vec<Finding>) {
-    found.retain(|finding| finding.label != Label::PersonName || !is_term(reading, finding));
+    // "Angeles" in "Los Angeles".
+    let is_place =
+        |other: &&Finding| other.label == Label::Location && other.source == Source::List && other.words.len() > 1;
+    let places: Vec<Range<usize>> = found.iter().filter(is_place).map(|place| place.words.clone()).collect();
+    let is_within = |words: &Range<usize>| {
+        places.iter().any(|place| place.len() > words.len() && place.start <= words.start && words.end <= place.end)
+    };
+    found.retain(|finding| match finding.label {
+        Label::PersonName if is_within(&finding.words) => false,
+        Label::PersonName => !is_term(reading, finding) && !is_landmark(reading, &finding.words),
+        Label::Location => !is_landmark(reading, &finding.words),
+        _ => true,
+    });
+}
+
+/// True if words or those beside them are the name of a landmark, a day or a storm. An address has numbers, and a given
+/// name with a family name that means a day is a person: "Doris Day".
+fn is_landmark(reading: &Reading<'_>, words: &Range<usize>) -> bool {
+    let tokens = &reading.tokens;
+    let (first, last) = (words.start, words.end - 1);
+    let is_one_of = |at: usize, list: &[&str]| {
+        tokens.get(at).is_some_and(|token| token.capital && !token.masked) && list.contains(&reading.lower(at))
+    };
+    let has_number =
+        tokens[words.clone()].iter().any(|token| token.core().contains(|letter: char| letter.is_ascii_digit()));
+    let is_given = words.len() > 1 && is_clear_given(&tokens[first]) && tokens[last].is(SURNAME);
+    let ends = words.len() > 1 && is_one_of(last, LANDMARKS);
+    let goes_on = tokens[last].after == Break::None && is_one_of(last + 1, LANDMARKS);
+    let begins = is_one_of(first, BEFORE_LANDMARKS) && words.len() > 1
+        || first > 0 && tokens[first - 1].after == Break::None && is_one_of(first - 1, BEFORE_LANDMARKS);
+    // "Downing Street", of which a name ends with "Downing".
+    let is_street = words.len() == 1
+        && first > 0
+        && tokens[first - 1].after == Break::None
+        && (tokens[first - 1].capital || PARTICLES.contains(&reading.before(first, 1)))
+        && STREETS.contains(&reading.lower(first));
+    reading.cased && is_street
+        || reading.cased && words.len() < 4 && !has_number && !is_given && (ends || goes_on || begins)
 }
 
 /// True if a term follows a name of one or two words. After an everyday given name none does: "Mary's theorem" is hers.
@@ -44,7 +98,7 @@ fn is_term(reading: &Reading<'_>, finding: &Finding) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Source, Turn};
+    use super::super::Turn;
     use super::*;
 
     #[test]
@@ -66,5 +120,24 @@ mod tests {
         assert!(is_named("With Ottersby, effect and cause differ.", 1));
         assert!(is_named("Is Mary's theorem right?", 1));
         assert!(is_named("Did Ottersby write it?", 1));
+    }
+
+    #[test]
+    fn landmarks_days_and_streets_are_no_persons() {
+        let is_kept = |text: &str, words: Range<usize>, label: Label| {
+            let turns: Vec<Turn<'_>> = text.split(' ').map(|text| Turn { text, ends: false }).collect();
+            let mut found = vec![Finding { words, label, confidence: 0.9, source: Source::Tagger }];
+            drop(&Reading::new(&turns), &mut found);
+            !found.is_empty()
+        };
+        let person = Label::PersonName;
+        assert!(!is_kept("The rally on May Day drew a crowd.", 3..5, person));
+        assert!(!is_kept("Meet at Victoria Station at noon.", 2..4, Label::Location));
+        assert!(!is_kept("We saw Victoria Falls there.", 2..3, person));
+        assert!(!is_kept("We saw Mount Everest there.", 3..4, person));
+        assert!(!is_kept("Then Downing Street declined.", 2..3, person));
+        assert!(is_kept("Then Doris Day sang.", 1..3, person));
+        assert!(is_kept("We met at 12 Station Road there.", 3..6, Label::Location));
+        assert!(is_kept("We met Everest there.", 2..3, person));
     }
 }

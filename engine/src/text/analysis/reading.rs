@@ -84,7 +84,7 @@ impl<'a> Reading<'a> {
             let masked = is_mask(&text);
             let core = core_of(&text);
             let lower = fold(&text[core.clone()]);
-            let capital = text[core.clone()].chars().next().is_some_and(char::is_uppercase);
+            let capital = has_capital(&text[core.clone()]);
             let mut after = break_after(&text[core.end..], &lower);
             if ends {
                 after = after.max(Break::Sentence);
@@ -252,6 +252,13 @@ pub fn fold(text: &str) -> String {
     folded
 }
 
+/// True for a word with a capital first, or behind the small prefix of a name: "d'Aubigny", "al-Mutairi".
+fn has_capital(core: &str) -> bool {
+    let prefixes = ["d'", "l'", "dell'", "al-", "el-", "bin-"];
+    let name = prefixes.iter().find_map(|prefix| core.strip_prefix(prefix)).unwrap_or(core);
+    name.chars().next().is_some_and(char::is_uppercase)
+}
+
 /// A hyphenated word has what all its parts share: "Anne-Marie".
 fn hyphenated(lower: &str, lists: &Lists) -> Flags {
     let shared = lower.split('-').map(|part| lists.flags(part)).reduce(|all, part| all & part).unwrap_or(0);
@@ -273,8 +280,10 @@ fn prefixed(lower: &str, lists: &Lists) -> Flags {
 }
 
 /// Abbreviations whose full stop ends no sentence.
-const ABBREVIATIONS: &[&str] =
-    words!("mr mrs ms dr prof st ave rd blvd apt no vs jr sr mt ft acct exp tel ext inc ltd e.g i.e");
+const ABBREVIATIONS: &[&str] = words!(
+    "mr mrs ms dr prof st ave rd blvd apt no vs jr sr mt ft acct exp tel ext inc ltd e.g i.e av ul bd apto app conj esq \
+     mx mme mlle sig sra"
+);
 
 fn break_after(tail: &str, lower: &str) -> Break {
     let mut found = Break::None;
@@ -282,7 +291,11 @@ fn break_after(tail: &str, lower: &str) -> Break {
         found = found.max(match mark {
             '?' => Break::Question,
             '!' | '…' | '。' | '\n' => Break::Sentence,
-            '.' if ABBREVIATIONS.contains(&lower) || (lower.len() == 1 && lower.starts_with(char::is_alphabetic)) => {
+            // "Goethestr. 12".
+            '.' if ABBREVIATIONS.contains(&lower)
+                || lower.ends_with("str")
+                || (lower.len() == 1 && lower.starts_with(char::is_alphabetic)) =>
+            {
                 Break::None
             }
             '.' => Break::Sentence,

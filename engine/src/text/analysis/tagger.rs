@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 use super::cues::{self, Cue, Cued};
-use super::find::{codes, places};
+use super::find::{codes, is_stop, places};
 use super::label::Label;
 use super::lists::{COMMON, GIVEN, STATE_CODES, SURNAME, TOWN};
 use super::mask::MIN_CONFIDENCE;
@@ -33,7 +33,14 @@ const SURE: f32 = 0.9;
 /// Words before a colon that name a field or a speaker.
 const FIELDS: &[&str] = words!(
     "user bot agent customer caller operator speaker assistant phone mobile email e-mail fax desk tel office website \
-     address name date when where what who to from cc subject re regards sincerely note ps"
+     address name date when where what who to from cc subject re regards sincerely note ps attn signed kontakt nachname \
+     vorname nom prenom nombre apellido apellidos cognome nome naam fotos foto photo text betreff adresse indirizzo direccion"
+);
+
+/// Words that greet: no part of the name after them.
+const GREETINGS: &[&str] = words!(
+    "best liebe lieber cher chere estimado estimada caro cara hallo hola bonjour sehr viele distinti grussen grusse \
+     gruss cordialement cordiali hochachtungsvoll"
 );
 
 /// Labels of terms that bear names of persons: "Alzheimer's research".
@@ -69,11 +76,13 @@ pub fn join(reading: &Reading<'_>, cues: &[Cued], tagged: &[Finding], found: &mu
         let first = others.partition_point(|other| other.words.start + longest <= tagged.words.start);
         let near = others[first..].iter().copied().take_while(|other| other.words.start < tagged.words.end);
         let touching: Vec<&Finding> = near.filter(|other| other.words.end > tagged.words.start).collect();
-        let is_country = tagged.label == Label::Location && places::is_country(reading, &tagged.words);
+        let is_given = reading.tokens[tagged.words.start].flags & (GIVEN | SURNAME) != 0;
+        let may_be_country = tagged.label == Label::Location || tagged.label == Label::PersonName && !is_given;
+        let is_country = may_be_country && places::is_country(reading, &tagged.words);
         let is_term = tagged.label == Label::PersonName
             && MEDICAL.iter().any(|label| is_mere_mention(&tagged.words, *label, &touching));
         let is_mention = || is_mere_mention(&tagged.words, tagged.label, &touching);
-        let is_no_code = tagged.label.is_code() && !is_personal_code(reading, cues, &tagged.words);
+        let is_no_code = tagged.label.is_code() && !is_personal_code(reading, cues, &tagged.words, tagged.label);
         let is_date = tagged.label == Label::DateOfBirth
             && touching
                 .iter()
@@ -81,6 +90,9 @@ pub fn join(reading: &Reading<'_>, cues: &[Cued], tagged: &[Finding], found: &mu
         if is_country
             || is_term
             || is_no_code
+            || is_symbol(reading, &tagged)
+            || is_day_or_town(reading, &tagged)
+            || tagged.label == Label::Location && places::is_topic(reading, &tagged.words)
             || is_date
             || is_abbreviation(reading, &tagged)
             || is_everyday(reading, &tagged)
@@ -127,8 +139,19 @@ fn within_sentences(reading: &Reading<'_>, finding: &Finding) -> Vec<Finding> {
 /// A name or a place without the names of fields at its ends: "User:", "Mobile:". None if nothing is left.
 fn without_fields(reading: &Reading<'_>, mut finding: Finding) -> Option<Finding> {
     if matches!(finding.label, Label::PersonName | Label::Location) {
-        let is_field = |at: usize| reading.tokens[at].text.ends_with(':') && FIELDS.contains(&reading.lower(at));
+        let has_colon = |at: usize| {
+            reading.tokens[at].text.ends_with(':') || reading.tokens.get(at + 1).is_some_and(|next| next.text == ":")
+        };
+        let is_field = |at: usize| {
+            has_colon(at) && FIELDS.contains(&reading.lower(at))
+                || GREETINGS.contains(&reading.lower(at))
+                    && (reading.tokens[at].first || reading.before(at, 1) == "freundlichen")
+        };
         while !finding.words.is_empty() && is_field(finding.words.end - 1) {
+            finding.words.end -= 1;
+        }
+        // "Mahendran Given names".
+        while finding.words.len() > 1 && is_stop(reading.lower(finding.words.end - 1)) {
             finding.words.end -= 1;
         }
         while !finding.words.is_empty() && is_field(finding.words.start) {
@@ -153,13 +176,51 @@ fn is_plain_date(reading: &Reading<'_>, date: &Finding, confidence: f32) -> bool
     date.source == Source::Pattern && (on || confidence < CERTAIN)
 }
 
+/// True if a name or a place holds no word: "sha256:9f86", "38 40 42", "parser.rs". The number of an address stands beside its words.
+fn is_symbol(reading: &Reading<'_>, tagged: &Finding) -> bool {
+    let is_word = |token: &Token<'_>| {
+        let core = token.core();
+        let letters = core.chars().filter(|letter| letter.is_alphabetic()).count();
+        let is_file = core.contains('.') && !token.capital;
+        let is_known = STATE_CODES.contains(&core) || token.flags & (GIVEN | SURNAME | TOWN) != 0;
+        let is_long = letters > 3 || letters > 2 && core.contains(char::is_lowercase);
+        token.form.is_some()
+            || (is_long || is_known) && !core.contains(|letter: char| letter.is_ascii_digit()) && !is_file
+    };
+    let is_near = || {
+        let near = tagged.words.start.saturating_sub(1)..(tagged.words.end + 1).min(reading.tokens.len());
+        tagged.label == Label::Location
+            && reading.tokens[near]
+                .iter()
+                .any(|token| is_word(token) && token.capital && token.core().contains(char::is_lowercase))
+    };
+    matches!(tagged.label, Label::PersonName | Label::Location)
+        && !reading.tokens[tagged.words.clone()].iter().any(is_word)
+        && tagged.words.len() < 6
+        && !is_near()
+}
+
+/// True if a name is a month or a weekday before a number ("Tue, 4 Mar"), or a town in a sentence about no person.
+fn is_day_or_town(reading: &Reading<'_>, tagged: &Finding) -> bool {
+    const DAYS: &[&str] =
+        words!("mon tue tues wed thu thur thurs fri sat sun jan feb mar apr jun jul aug sep sept oct nov dec");
+    let token = &reading.tokens[tagged.words.start];
+    let is_day = || {
+        DAYS.contains(&token.lower.as_str())
+            && reading.lower(tagged.words.end).starts_with(|letter: char| letter.is_ascii_digit())
+    };
+    let is_town =
+        token.is(TOWN) && token.flags & (GIVEN | SURNAME) == 0 && !places::is_about_person(reading, &tagged.words);
+    tagged.label == Label::PersonName && tagged.words.len() == 1 && (is_town || is_day())
+}
+
 /// True if a name or a place is one short word in capitals that no list has: "ATM".
 fn is_abbreviation(reading: &Reading<'_>, tagged: &Finding) -> bool {
     let token = &reading.tokens[tagged.words.start];
     let is_capital = |letter: char| letter.is_uppercase() || !letter.is_alphabetic();
     matches!(tagged.label, Label::PersonName | Label::Location)
         && tagged.words.len() == 1
-        && reading.cased
+        && (reading.cased || reading.lower(tagged.words.end).starts_with(|letter: char| letter.is_ascii_digit()))
         && token.core().chars().count() <= 4
         && token.core().chars().all(is_capital)
         && token.flags & (GIVEN | SURNAME | TOWN) == 0
@@ -177,7 +238,8 @@ fn is_everyday(reading: &Reading<'_>, tagged: &Finding) -> bool {
         _ => return false,
     };
     let is_word = |token: &Token<'_>| {
-        let has_capital = reading.cased && token.capital && !token.first;
+        // "INFO" is written in capitals whatever it means.
+        let has_capital = reading.cased && token.capital && !token.first && token.core().contains(char::is_lowercase);
         let names = if is_sure || has_capital { listed | listed_family } else { listed };
         token.is(COMMON) && token.flags & names == 0 && !(has_capital && is_sure)
     };
@@ -186,11 +248,20 @@ fn is_everyday(reading: &Reading<'_>, tagged: &Finding) -> bool {
 }
 
 /// True if words are a code, by a digit or a mark in them or because they are many, and no cue says that it is nobody's.
-fn is_personal_code(reading: &Reading<'_>, cues: &[Cued], words: &Range<usize>) -> bool {
+fn is_personal_code(reading: &Reading<'_>, cues: &[Cued], words: &Range<usize>, label: Label) -> bool {
     let is_mark = |letter: char| letter.is_ascii_digit() || matches!(letter, '@' | '.');
     let has_form = words.len() > 2 || words.clone().any(|at| reading.tokens[at].core().contains(is_mark));
     let cue = cues::before(reading, cues, words.start, codes::REACH, |_| true);
-    has_form && cue.is_none_or(|cued| cued.cue != Cue::Harmless)
+    // Few digits are a telephone number where a cue says so.
+    let text: String = reading.tokens[words.clone()].iter().map(|token| token.core()).collect();
+    let digits = text.chars().filter(char::is_ascii_digit).count();
+    let is_short = (1..7).contains(&digits) && cue.is_none();
+    let is_mixed = |token: &Token<'_>| {
+        let core = token.core().trim_start_matches(|letter: char| !letter.is_ascii_digit());
+        core.trim_start_matches(|letter: char| letter.is_ascii_digit()).starts_with(char::is_alphabetic)
+    };
+    let is_no_number = label == Label::PhoneNumber && (is_short || reading.tokens[words.clone()].iter().any(is_mixed));
+    has_form && !is_no_number && cue.is_none_or(|cued| cued.cue != Cue::Harmless)
 }
 
 /// True if lists know all words by this label and say that they tell of no person.
@@ -306,5 +377,21 @@ mod tests {
     fn a_name_that_was_found_once_is_found_again() {
         let found = joined("this is zorblax here and zorblax is late", 2..3, Label::PersonName, 0.9);
         assert!(found.iter().any(|(words, ..)| *words == (5..6)), "{found:?}");
+    }
+
+    #[test]
+    fn symbols_greetings_days_and_topics_are_nobodys() {
+        let place = Label::Location;
+        let person = Label::PersonName;
+        assert_eq!(joined("In size 38 40 42 only", 2..5, place, 0.99), []);
+        assert_eq!(joined("It is in parser.rs here", 3..4, place, 0.99), []);
+        assert_eq!(joined("It has sha256:9f86d081 here", 2..3, person, 0.99), []);
+        let sent = joined("Sent Tue, 4 Mar at noon", 1..2, person, 0.99);
+        assert!(sent.iter().all(|(_, label, _)| *label == Label::Date), "{sent:?}");
+        assert_eq!(joined("Sehr geehrte Frau Zorblax", 0..1, person, 0.99), []);
+        assert_eq!(joined("Then Zorblax Street is loud at night.", 1..3, place, 0.99), []);
+        let met = joined("Then I saw Zorblax Street at night.", 3..5, place, 0.99);
+        assert_eq!(met, [(3..5, place, Source::Tagger)]);
+        assert_eq!(joined("Use the resistors 330 470 ohm", 3..6, Label::PhoneNumber, 0.99), []);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::label::Label;
-use super::reading::{Break, Reading};
+use super::reading::{Break, Reading, Token};
 use crate::text::word_list::words;
 
 /// Titles that are hardly ever names themselves; "dean" and "major" are.
@@ -10,10 +10,16 @@ const TITLES: &[&str] = words!(
     "mr mrs ms mx miss mister missus dr doctor prof professor sir madam ma'am dame captain lieutenant sergeant colonel \
      general admiral commander corporal constable detective inspector officer sheriff senator governor mayor president \
      minister councillor ambassador reverend father sister brother mother pastor rabbi imam nurse coach herr frau \
-     fraulein monsieur madame mademoiselle senor senora senorita signor signora princess queen duchess lady son \
+     fraulein familie monsieur madame mademoiselle mme mlle sig sig.ra sra don dona \
+     senor senora senorita signor signora princess queen duchess lady son \
      daughter wife husband aunt auntie aunty uncle cousin grandma grandpa grandmother grandfather granny grandad nanna \
      nonna baby little old poor dear"
 );
+
+/// True for a title.
+pub fn is_title(word: &str) -> bool {
+    TITLES.contains(&word)
+}
 
 /// Takes the titles off the fronts of names: "Captain" and "Frau" tell of nobody, alone before a name neither.
 pub fn cut(reading: &Reading<'_>, found: &mut Vec<Finding>) {
@@ -29,8 +35,12 @@ pub fn cut(reading: &Reading<'_>, found: &mut Vec<Finding>) {
     found.retain(|finding| {
         let end = finding.words.end;
         let is_title = || TITLES.contains(&reading.lower(end - 1));
-        let is_before_mask = || reading.tokens.get(end).is_some_and(|next| next.text.contains("[PERSON_NAME]"));
-        finding.label != Label::PersonName || finding.words.len() > 1 || !is_before_mask() || !is_title()
+        let is_before_name = || {
+            let joined = reading.tokens[end - 1].after == Break::None && reading.cased;
+            let is_name = |next: &Token<'_>| next.text.contains("[PERSON_NAME]") || joined && next.capital;
+            reading.tokens.get(end).is_some_and(is_name)
+        };
+        finding.label != Label::PersonName || finding.words.len() > 1 || !is_before_name() || !is_title()
     });
 }
 
@@ -68,6 +78,7 @@ mod tests {
             !found.is_empty()
         };
         assert!(!kept("Señora [PERSON_NAME] called."));
+        assert!(!kept("Mx. Quillfeather called."));
         assert!(kept("Señora called."));
         assert!(kept("Zorblax [PERSON_NAME] called."));
     }

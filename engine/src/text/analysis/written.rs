@@ -176,8 +176,10 @@ fn cut(text: &str, word: Range<usize>, words: &mut Vec<Range<usize>>) {
                         && !piece[..at].contains('.')
                         && !is_hex(piece)
                 }
+                ';' if before.is_alphanumeric() && next.is_alphanumeric() => true,
                 ',' | ';' => {
-                    before == '"' && next == '"'
+                    next == '"' && (before == '"' || before.is_alphanumeric())
+                        || before == '"' && next.is_alphanumeric()
                         || before.is_alphanumeric() && next.is_alphabetic()
                         || before.is_alphabetic() && next.is_alphanumeric()
                 }

@@ -14,6 +14,9 @@ use crate::text::word_list::words;
 /// Cues reach this number of words.
 pub const REACH: usize = 9;
 
+/// The confidence of a telephone number by its digits alone.
+const LIKELY: f32 = 0.8;
+
 /// An identifier has no more groups than this, an IBAN's.
 const MOST_GROUPS: usize = 9;
 
@@ -102,7 +105,11 @@ fn classify(reading: &Reading<'_>, code: &Code, cues: &[Cued]) -> Option<(Label,
     let cued = cues::before(reading, cues, start, REACH, |_| true).map(|cued| cued.cue);
     let last_four = (1..=6).any(|back| matches!(reading.before(start, back), "ending" | "ends" | "last" | "digits"));
     let label = match cued {
-        Some(Cue::Harmless) => return shaped(reading, code).filter(|(_, confidence)| *confidence > 0.7),
+        // "Part number 7430-0912-44": digits without the groups of a telephone number.
+        Some(Cue::Harmless) => {
+            let least = if code.spoken { 0.7 } else { LIKELY };
+            return shaped(reading, code).filter(|(_, confidence)| *confidence > least);
+        }
         Some(cue) if !amount => by_cue(reading, code, cue, last_four),
         _ => None,
     };
@@ -263,6 +270,7 @@ fn has_vin_check(text: &str) -> bool {
 fn shaped(reading: &Reading<'_>, code: &Code) -> Option<(Label, f32)> {
     let written = code.written.as_str();
     let version = matches!(reading.before(code.words.start, 1), "version" | "release" | "build" | "firmware");
+    let version = version || reading.lower(code.words.end) == "build";
     if let Some(found) = dotted_quad(written).filter(|_| !version) {
         return Some((found, 0.95));
     }
@@ -293,8 +301,42 @@ fn shaped(reading: &Reading<'_>, code: &Code) -> Option<(Label, f32)> {
     if groups == [3, 4] && hyphens == 1 && !code.spoken {
         return Some((Label::PhoneNumber, 0.75));
     }
-    ((9..=12).contains(&code.digits) && !written.contains('/') && is_phone(&code.text))
-        .then_some((Label::PhoneNumber, 0.8))
+    let is_bracketed =
+        reading.tokens[code.words.start].text.starts_with('(') && reading.tokens[code.words.start].text.contains(')');
+    if !code.spoken && has_phone_groups(written, &groups, is_bracketed) {
+        return Some((Label::PhoneNumber, 0.85));
+    }
+    // Numbers of one digit in a row count something.
+    let is_counted = !code.spoken && groups.len() > 1 && groups[1..].contains(&1);
+    ((9..=12).contains(&code.digits) && !written.contains('/') && !is_counted && is_phone(&code.text))
+        .then_some((Label::PhoneNumber, LIKELY))
+}
+
+/// A number in the groups of a telephone number, with the prefix of a country ("0033 1 45 67 12 89") or of a trunk ("030/90 18 20",
+/// "090-1234-8876"), or with its area in brackets: "(21) 99876-1203".
+fn has_phone_groups(written: &str, groups: &[usize], is_bracketed: bool) -> bool {
+    let digits: usize = groups.iter().sum();
+    let (first, rest) = (groups.first().copied().unwrap_or_default(), groups.get(1..).unwrap_or_default());
+    let mut marks: Vec<char> = written.chars().filter(|mark| !mark.is_ascii_digit()).collect();
+    marks.dedup();
+    let prefix = |prefix: &str| written.strip_prefix(prefix).is_some_and(|rest| !rest.starts_with('0'));
+    let is_area = (2..=5).contains(&first);
+    let is_trunk = written.starts_with('0') && !written.starts_with("00");
+    // Groups of two digits are dates and times, too: those of a telephone number are five, with one mark.
+    let are_pairs = groups.iter().all(|group| *group == 2);
+    let is_grouped = !rest.is_empty()
+        && rest.len() <= 5
+        && rest.iter().all(|group| *group > 1)
+        && (!are_pairs || groups.len() == 5 && marks.len() == 1)
+        && !groups.starts_with(&[2, 2, 4])
+        // "0450-331-27" is a part of something.
+        && (marks != ['-'] || groups.last().is_some_and(|last| *last > 2));
+    match digits {
+        11..=15 if prefix("00") || prefix("011") && digits > 11 => true,
+        // "(2019) 12345" begins with a year.
+        9..=12 => is_grouped && is_area && (is_trunk || is_bracketed && first != 4),
+        _ => false,
+    }
 }
 
 /// A national number of a plan that people write without the country's code: North America, India, and with a zero in front
@@ -353,6 +395,47 @@ fn postal_codes(reading: &Reading<'_>, codes: &[Code], found: &mut Vec<Finding>)
                 confidence: 0.85,
                 source: Source::Pattern,
             });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Redaction, redact_text};
+
+    fn hidden(text: &str) -> String {
+        redact_text(text, &Redaction::default()).0
+    }
+
+    #[test]
+    fn telephone_numbers_are_found_by_their_groups() {
+        for number in [
+            "030/90 18 20",
+            "0221/4711-338",
+            "0033 1 45 67 12 89",
+            "0044 20 7946 0958",
+            "011 44 20 7946 0958",
+            "090-1234-8876",
+            "(21) 99876-1203",
+            "(089) 2180-3456",
+            "0911 2345-610",
+        ] {
+            assert_eq!(hidden(&format!("Then try {number}, please.")), "Then try [PHONE_NUMBER], please.", "{number}");
+        }
+    }
+
+    #[test]
+    fn other_numbers_in_groups_stay() {
+        for text in [
+            "Part number 7430-0912-44 is out of stock.",
+            "Item 0450-331-27 has shipped.",
+            "ISBN 0-306-40615-2 is the paperback.",
+            "The numbers were 4 8 15 16 23 42.",
+            "It ran from 05.11.2024 14.22 on.",
+            "See Law (2019) 1234567 there.",
+            "Upgrade from 10.2.1.4 build 20348 now.",
+        ] {
+            assert_eq!(hidden(text), text);
         }
     }
 }

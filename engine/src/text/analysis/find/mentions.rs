@@ -7,8 +7,8 @@ use super::super::label::Label;
 use super::super::lists::{CALENDAR, COMMON, COMPANY, GIVEN, RARE, SURNAME, TOWN};
 use super::super::mask::MIN_CONFIDENCE;
 use super::super::reading::{Break, Token};
-use super::super::{Finding, Source};
-use super::name_words::{Hit, Names};
+use super::super::{Finding, Source, titles};
+use super::name_words::{Hit, Names, PARTICLES};
 
 /// From this confidence on, parts of a name are looked for elsewhere.
 const KNOWN: f32 = 0.8;
@@ -44,6 +44,10 @@ fn beside(names: &Names<'_, '_>, words: &Range<usize>, covered: &HashSet<usize>)
         |at: usize| names.is_wordlike(at) && !names.is_stop(at) && !names.is_other_phrase(at) && !covered.contains(&at);
     let owns = |at: usize| reading.is_contracted(at);
     let end = words.end;
+    let prefix = prefix_of(names, words.start);
+    if prefix < words.start && !covered.contains(&prefix) {
+        found.push(prefix..words.start);
+    }
     if reading.tokens[end - 1].after == Break::None && !owns(end - 1) && is_free(end) && is_name(names, end) {
         found.push(end..end + 1);
     }
@@ -51,6 +55,7 @@ fn beside(names: &Names<'_, '_>, words: &Range<usize>, covered: &HashSet<usize>)
         && reading.tokens[before].after == Break::None
         && !owns(before)
         && !reading.tokens[before].first
+        && !titles::is_title(reading.lower(before))
         && is_free(before)
         && is_name(names, before)
     {
@@ -67,6 +72,23 @@ fn beside(names: &Names<'_, '_>, words: &Range<usize>, covered: &HashSet<usize>)
         found.push(row..row + 1);
     }
     found
+}
+
+/// The start of the small words and initials before a family name, where names have capitals: "van der Berg", "T. J.
+/// Okereke". After an article such a word is a noun: "the den Smith built".
+fn prefix_of(names: &Names<'_, '_>, start: usize) -> usize {
+    let reading = names.reading;
+    let is_small = |token: &Token<'_>| {
+        !token.capital
+            && PARTICLES.contains(&token.lower.as_str())
+            && !["do", "o", "st"].contains(&token.lower.as_str())
+    };
+    let is_initial = |token: &Token<'_>| token.capital && token.lower.len() == 1 && token.text.ends_with('.');
+    let is_part =
+        |token: &Token<'_>| !token.masked && token.after == Break::None && (is_small(token) || is_initial(token));
+    let parts = reading.tokens[..start].iter().rev().take_while(|token| is_part(token)).count();
+    let is_noun = matches!(reading.before(start - parts, 1), "the" | "a" | "an" | "my" | "your" | "this" | "that");
+    if reading.cased && reading.tokens[start].capital && !is_noun { start - parts } else { start }
 }
 
 /// A word that no dictionary has: with a capital where names have one, of a list where they have none.
@@ -105,6 +127,36 @@ fn again(names: &Names<'_, '_>, known: &[(Range<usize>, f32)], covered: &HashSet
             && (token.capital || !reading.cased || !token.is(TOWN))
         {
             hits.push((at..at + 1, 0.7, Source::Pattern));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Redaction, redact_text};
+
+    fn hidden(text: &str) -> String {
+        redact_text(text, &Redaction::default()).0
+    }
+
+    #[test]
+    fn small_words_and_initials_before_a_family_name_are_hidden_with_it() {
+        for (text, expected) in [
+            (
+                "We met Ms. von Stauffen and Mr. bin Rashid there.",
+                "We met Ms. [PERSON_NAME] and Mr. [PERSON_NAME] there.",
+            ),
+            ("Ask Maria de la Cruz or Inés de los Ríos now.", "Ask [PERSON_NAME] or [PERSON_NAME] now."),
+            ("The bill of Charles d'Aubigny is late.", "The bill of [PERSON_NAME] is late."),
+            ("Then Abdullah bin Faisal al-Mutairi signed.", "Then [PERSON_NAME] signed."),
+            ("It is signed. Nom : Lecoq", "It is signed. Nom : [PERSON_NAME]"),
+        ] {
+            assert_eq!(hidden(text), expected);
+        }
+        for text in
+            ["The bin is full and the van is late.", "From: Head Office", "We saw Los Angeles and San Francisco."]
+        {
+            assert_eq!(hidden(text), text);
         }
     }
 }

@@ -9,5 +9,9 @@ pub mod names;
 mod occupations;
 mod persons;
 pub mod places;
+mod postal;
 pub mod secrets;
 pub mod terms;
+mod towns;
+
+pub use name_words::is_stop;

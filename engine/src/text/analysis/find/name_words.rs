@@ -8,11 +8,23 @@ use super::super::Source;
 use super::super::lists::{Lists, PhraseKind};
 use super::super::numbers::small_number;
 use super::super::reading::Reading;
+use crate::text::word_list::words;
+
+/// Small words within names.
+pub(super) const PARTICLES: &[&str] = words!(
+    "de van von der den bin al el la del los della dal dalla degli dei delle da do dos das di ibn ben bint st o mac mc \
+     ten ter te le les du des abu binti zu zum zur vom op ni nic av af"
+);
 
 /// Words that are in no name.
 const STOPS: &str = include_str!("../lists/name-stops.txt");
 
 static STOP_WORDS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| STOPS.split_whitespace().collect());
+
+/// True for a word that is in no name.
+pub fn is_stop(word: &str) -> bool {
+    STOP_WORDS.contains(word)
+}
 
 /// The words of a text and what the lists say of them.
 pub(super) struct Names<'r, 'a> {
@@ -25,7 +37,7 @@ pub(super) type Hit = (Range<usize>, f32, Source);
 
 impl Names<'_, '_> {
     pub(super) fn is_stop(&self, at: usize) -> bool {
-        STOP_WORDS.contains(self.reading.lower(at))
+        is_stop(self.reading.lower(at))
     }
 
     /// A word of letters that could be a name.

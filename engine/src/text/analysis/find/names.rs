@@ -10,7 +10,7 @@ use super::super::numbers::Code;
 use super::super::reading::{Break, Reading, is_clear_given};
 use super::super::{Finding, Source};
 use super::mentions;
-use super::name_words::{Hit, Names};
+use super::name_words::{Hit, Names, PARTICLES};
 use super::secrets::FILLERS;
 use crate::text::word_list::{phrases, words};
 
@@ -50,8 +50,11 @@ const OTHER_NAMES: &[&str] = words!(
      account"
 );
 
-const PARTICLES: &[&str] =
-    words!("de van von der den bin al el la del da dos di ibn ben st o mac mc ten ter le abu binti");
+/// Fields that hold a name.
+const NAME_FIELDS: &[&str] = words!(
+    "name patient customer caller client contact signed from surname attn applicant tenant nachname vorname nom prenom \
+     nombre apellido apellidos cognome nome naam achternaam voornaam efternavn imie nazwisko"
+);
 
 /// Words that follow the name of something that is no person.
 const NO_PERSON_AFTER: &[&str] = words!(
@@ -99,7 +102,8 @@ pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], tagged: &[Find
 impl Names<'_, '_> {
     /// The name after the phrase that ends before `at`.
     fn after_cue(&self, at: usize) -> Option<Hit> {
-        if at == 0 || !self.is_wordlike(at) || self.is_stop(at) {
+        let begins = self.begins_with_particle(at);
+        if at == 0 || !self.is_wordlike(at) || self.is_stop(at) && !begins {
             return None;
         }
         let ends = |phrase: &str| {
@@ -107,10 +111,10 @@ impl Names<'_, '_> {
                 self.reading.before(at, back) == word && self.reading.joined(at - back, at - back + 1)
             })
         };
-        let colon = matches!(
-            self.reading.before(at, 1),
-            "name" | "patient" | "customer" | "caller" | "client" | "contact" | "signed" | "from" | "surname" | "attn"
-        ) && self.reading.tokens[at - 1].text.ends_with([':', '=']);
+        // "Nom : Lecoq".
+        let mark = self.reading.tokens[at - 1].text.ends_with([':', '=']);
+        let field = self.reading.before(at, 1 + usize::from(self.reading.before(at, 1) == ":"));
+        let colon = mark && NAME_FIELDS.contains(&field);
         let owned = self.reading.before(at, 1) == "name" && self.reading.tokens[at - 1].text.contains('\'');
         // "name Chidi Iyer, date of birth".
         let listed = matches!(self.reading.before(at, 1), "name" | "surname")
@@ -126,10 +130,15 @@ impl Names<'_, '_> {
         // "The named field", "known as kolam": where names have capitals, a word without one is none that no list has.
         let token = &self.reading.tokens[at];
         let is_listed = token.flags & (GIVEN | SURNAME) != 0 && (!token.is(COMMON) || token.is(FIRM));
-        let strong = strong && (token.capital || !self.reading.cased || is_listed);
+        let strong = strong && (token.capital || !self.reading.cased || is_listed || begins);
         if strong && !self.is_other_name(at) {
             let words = self.extent(at, true);
-            if !words.is_empty() {
+            // "From: Head Office".
+            let is_everyday = colon
+                && !token.is(GIVEN)
+                && words.clone().all(|at| self.reading.tokens[at].is(COMMON))
+                && words.len() > 1;
+            if !words.is_empty() && !is_everyday {
                 return Some((words, 0.9, Source::Pattern));
             }
         }
@@ -174,6 +183,15 @@ impl Names<'_, '_> {
         None
     }
 
+    /// "von Stauffen", "de la Cruz": small words in front of a family name, where names have capitals.
+    fn begins_with_particle(&self, at: usize) -> bool {
+        let small = |at: usize| {
+            self.reading.cased && PARTICLES.contains(&self.reading.lower(at)) && !self.reading.tokens[at].capital
+        };
+        let name = at + 1 + usize::from(small(at) && small(at + 1));
+        small(at) && self.reading.joined(at, name.min(self.reading.tokens.len())) && self.is_part(name, true, true)
+    }
+
     /// A capital word without a list, where the words after it tell of a person.
     fn looks_like_person(&self, at: usize) -> bool {
         let next = self.reading.tokens.get(at + 1);
@@ -203,7 +221,8 @@ impl Names<'_, '_> {
     /// The words of a name that begins at `start`. After a strong phrase unknown words count.
     fn extent(&self, start: usize, strong: bool) -> Range<usize> {
         let reading = self.reading;
-        let capitals = reading.cased && reading.tokens[start].capital;
+        let begins = self.begins_with_particle(start);
+        let capitals = reading.cased && (reading.tokens[start].capital || begins);
         let mut end = start;
         while end < reading.tokens.len() && end - start < 5 {
             let owner = |token: &super::super::reading::Token<'_>| token.text[token.core.end..].contains('\'');
@@ -215,7 +234,7 @@ impl Names<'_, '_> {
             if token.masked || end > start && token.text.starts_with('(') {
                 break;
             }
-            if end > start && PARTICLES.contains(&lower) {
+            if (end > start || begins) && PARTICLES.contains(&lower) {
                 let next = end + 1 + usize::from(PARTICLES.contains(&reading.lower(end + 1)));
                 if token.after == Break::None && self.is_part(next, capitals, strong) {
                     end = next + 1;
@@ -276,6 +295,8 @@ impl Names<'_, '_> {
             && token.capital
             && !token.masked
             && token.lower.len() > 2
+            // "Best, Imogen" closes a letter.
+            && !(token.first && token.lower == "best")
             && token.flags & (SURNAME | GIVEN) != 0
             && token.flags & (COMPANY | CALENDAR | TOWN) == 0
             && (!token.is(COMMON) || SETS.surnames.contains(token.lower.as_str()));

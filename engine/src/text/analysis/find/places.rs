@@ -4,10 +4,13 @@ use std::ops::Range;
 
 use super::super::cues::{self, Cue, Cued};
 use super::super::label::Label;
-use super::super::lists::{CALENDAR, COMMON, COMPANY, GIVEN, Lists, PhraseKind, STATE_CODES, SURNAME, TOWN};
+use super::super::lists::{Lists, TOWN};
 use super::super::numbers::{Code, ordinal};
-use super::super::reading::{Break, Reading};
+use super::super::reading::{Break, Reading, Token};
 use super::super::{Finding, Source};
+use super::persons;
+use super::postal::{self, STREETS, UNITS};
+use super::towns::{NO_PARTS, common_town, is_personal, is_state_code, place_at};
 use crate::text::word_list::words;
 
 /// A place that tells of no person. Redaction leaves it alone.
@@ -16,34 +19,35 @@ const MENTIONED: f32 = 0.42;
 /// A town where somebody is.
 const VISITED: f32 = 0.56;
 
-const STREETS: &[&str] = words!(
-    "street st avenue ave road rd lane ln drive dr boulevard blvd court ct place pl way terrace square sq parkway pkwy \
-     circle cir crescent close highway hwy trail grove gardens row mews alley plaza walk path crossing loop green hill \
-     heights ridge run point broadway village park quay wharf turnpike rise"
-);
-
 /// Words for streets that begin with a capital letter nearly always mean one.
 const CLEAR_STREETS: &[&str] = words!(
     "street st avenue ave road rd lane ln drive boulevard blvd court terrace parkway pkwy crescent terrace mews square \
      highway"
 );
 
-const FOREIGN_STREETS: &[&str] =
-    &["rue", "calle", "via", "avenida", "rua", "plaza", "piazza", "chemin", "carrer", "corso", "paseo", "allee"];
-
-const UNITS: &[&str] =
-    &["apartment", "apt", "unit", "suite", "flat", "floor", "ste", "room", "building", "box", "block", "lot"];
-
-/// A word that no name of a street has.
-const NO_PARTS: &[&str] = words!(
-    "is are was the a an and or to from in on at my your his her our their i you he she it we they percent dollars \
-     minutes people years miles times days hours down along cars of with for per by weeks"
-);
+/// Foreign words for streets that mean something else in English where they have no capital.
+const ENGLISH_WORDS: &[&str] = &["via", "place", "plaza", "av", "avenue", "boulevard"];
 
 /// Finds places.
 pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Vec<Finding>) {
     let mut taken: Vec<Range<usize>> = addresses(reading, codes, cues);
+    for mut words in postal::find(reading) {
+        // "Spain" behind an address.
+        if let Some((more, _)) = place_at(reading, words.end, true, Lists::get())
+            && reading.joined(words.end - 1, words.end)
+        {
+            words.end = more.end;
+        }
+        taken.push(words);
+    }
     taken.sort_by_key(|words| words.start);
+    taken.dedup_by(|next, before| {
+        let overlap = next.start < before.end;
+        if overlap {
+            before.end = before.end.max(next.end);
+        }
+        overlap
+    });
     for words in &taken {
         found.push(Finding { words: words.clone(), label: Label::Location, confidence: 0.94, source: Source::Pattern });
     }
@@ -91,123 +95,29 @@ pub fn is_country(reading: &Reading<'_>, words: &Range<usize>) -> bool {
     place.is_some_and(|(found, country)| country && found == *words)
 }
 
-fn is_state_code(reading: &Reading<'_>, at: usize) -> bool {
-    reading.tokens.get(at).is_some_and(|token| {
-        !token.masked && STATE_CODES.contains(&token.core()) && reading.tokens[at - 1].after < Break::Sentence
-    })
-}
-
-/// A town, a region or a country at a place, and true for a country.
-fn place_at(reading: &Reading<'_>, at: usize, cased: bool, lists: &Lists) -> Option<(Range<usize>, bool)> {
-    let token = reading.tokens.get(at)?;
-    if token.masked || (cased && !token.capital) || token.lower.len() < 2 {
-        return None;
-    }
-    let phrase = lists.phrases(&token.lower).iter().find(|phrase| {
-        let words = phrase.rest.iter().enumerate();
-        matches!(phrase.kind, PhraseKind::Place | PhraseKind::Country)
-            && words.clone().all(|(offset, word)| {
-                reading.lower(at + 1 + offset) == *word && reading.tokens[at + offset].after == Break::None
-            })
-    });
-    if let Some(phrase) = phrase {
-        let country = phrase.kind == PhraseKind::Country;
-        // "us" and "uk" in capitals only; "turkey" and "wales" alike.
-        let short = phrase.rest.is_empty() && token.lower.len() <= 3 && token.core().chars().any(char::is_lowercase);
-        if !(short || phrase.rest.is_empty() && token.is(COMMON) && (!cased || token.first)) {
-            return Some((at..at + 1 + phrase.rest.len(), country));
-        }
-    }
-    if !token.is(TOWN) || token.flags & (CALENDAR | COMPANY) != 0 {
-        return None;
-    }
-    let preposition = matches!(
-        reading.before(at, 1),
-        "in" | "from" | "near" | "to" | "at" | "into" | "around" | "outside" | "of" | "is" | "visiting"
-    );
-    let common = token.is(COMMON);
-    let name = token.flags & (GIVEN | SURNAME) != 0;
-    let certain = match (cased, common, name) {
-        (true, false, false) => true,
-        (true, false, true) => preposition || is_followed_by_region(reading, at, lists),
-        (true, true, _) => preposition && !token.first,
-        (false, false, false) => token.lower.len() > 3,
-        (false, false, true) => preposition || is_followed_by_region(reading, at, lists),
-        (false, true, _) => {
-            matches!(reading.before(at, 1), "in")
-                && is_personal(reading, at)
-                && matches!(reading.before(at, 2), "live" | "lives" | "born" | "living" | "based" | "i'm" | "lived")
-        }
+/// True for a street without a number that a sentence speaks of without a person: "Bourbon Street is loud".
+pub fn is_topic(reading: &Reading<'_>, words: &Range<usize>) -> bool {
+    let (start, end) = (words.start, words.end);
+    let has_number =
+        reading.tokens[words.clone()].iter().any(|token| token.core().contains(|sign: char| sign.is_ascii_digit()));
+    let is_prose = |token: Option<&Token<'_>>| {
+        token.is_some_and(|token| token.sentence == reading.tokens[start].sentence && !token.capital && !token.masked)
     };
-    certain.then_some((at..at + 1, false))
+    let is_goal = matches!(reading.before(start, 1), "at" | "near" | "to" | "from" | "on");
+    reading.cased
+        && CLEAR_STREETS.contains(&reading.lower(end - 1))
+        && !has_number
+        && !is_goal
+        && !is_about_person(reading, words)
+        && reading.tokens[end - 1].after != Break::Clause
+        && is_prose(reading.tokens.get(end))
 }
 
-fn is_followed_by_region(reading: &Reading<'_>, at: usize, lists: &Lists) -> bool {
-    reading.tokens[at].after < Break::Sentence
-        && (is_state_code(reading, at + 1)
-            || reading.tokens.get(at + 1).is_some_and(|next| {
-                lists.phrases(&next.lower).iter().any(|phrase| {
-                    !matches!(phrase.kind, PhraseKind::Term(_))
-                        && phrase.rest.iter().enumerate().all(|(offset, word)| reading.lower(at + 2 + offset) == *word)
-                })
-            }))
-}
-
-/// The words before a place say that somebody lives there or comes from there.
-fn is_personal(reading: &Reading<'_>, at: usize) -> bool {
-    let sentence = reading.tokens[at].sentence;
-    let words = |most: usize| {
-        (at.saturating_sub(most)..at).rev().filter(move |before| reading.tokens[*before].sentence == sentence)
-    };
-    let lives = words(8).any(|before| {
-        words!(
-            "live lives living lived reside resides residing born moved moving relocated based grew raised hometown \
-             address apartment resident ship deliver delivered stay staying stays relocating native house home \
-             neighborhood zip postcode"
-        )
-        .contains(&reading.lower(before))
-    });
-    if lives {
-        return true;
-    }
-    // "I'm from Leeds", "calling from Leeds".
-    let from = words(2).any(|before| reading.lower(before) == "from");
-    let subject = words(6).any(|before| {
-        words!("i'm i he she he's she's calling we're originally they family my parents")
-            .contains(&reading.lower(before))
-    });
-    if from
-        && subject
-        && !words(6).any(|before| {
-            words!("flight train bus order ordered bought imported flew drove travel traveled news")
-                .contains(&reading.lower(before))
-        })
-    {
-        return true;
-    }
-    let named = words(6).any(|before| {
-        super::super::reading::is_clear_given(&reading.tokens[before])
-            || reading.tokens[before].text.contains("[PERSON_NAME]")
-    });
-    if named && matches!(reading.before(at, 1), "in" | "from" | "of" | "at" | "near") {
-        return true;
-    }
-    // "Where do you live?" - "Leeds."
-    if sentence > 0 && at <= first_of(reading, at) + 5 {
-        let question =
-            (0..first_of(reading, at)).rev().take_while(|before| reading.tokens[*before].sentence + 1 == sentence);
-        let mut asks = false;
-        let mut ends = false;
-        for before in question {
-            ends |= reading.tokens[before].after == Break::Question;
-            asks |= matches!(
-                reading.lower(before),
-                "live" | "born" | "city" | "town" | "address" | "located" | "reside" | "from" | "birthplace"
-            );
-        }
-        return asks && ends;
-    }
-    false
+/// True if a word of the sentence around words tells of a person.
+pub fn is_about_person(reading: &Reading<'_>, words: &Range<usize>) -> bool {
+    persons::person_near(reading, words.start, 12)
+        || persons::person_after(reading, words.end, 12)
+        || is_near_home(reading, words.start)
 }
 
 /// "They found my car in Scunthorpe": a town after a preposition in a sentence about somebody.
@@ -227,11 +137,6 @@ fn is_visited(reading: &Reading<'_>, at: usize) -> bool {
     ) && (at.saturating_sub(10)..at).any(person)
 }
 
-fn first_of(reading: &Reading<'_>, at: usize) -> usize {
-    let sentence = reading.tokens[at].sentence;
-    (0..=at).rev().take_while(|before| reading.tokens[*before].sentence == sentence).last().unwrap_or(at)
-}
-
 /// Addresses: "12 Oak Street, apartment 4, Springfield, Illinois 62704".
 fn addresses(reading: &Reading<'_>, codes: &[Code], cues: &[Cued]) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
@@ -249,17 +154,25 @@ fn addresses(reading: &Reading<'_>, codes: &[Code], cues: &[Cued]) -> Vec<Range<
         // "Hauptstraße 5", "Via Roma 12", "PO box 12".
         let start = code.words.start;
         let before = reading.before(start, 1);
-        let german = ["strasse", "str", "weg", "platz", "gasse", "allee", "straat", "laan"]
-            .iter()
-            .any(|ending| before.ends_with(ending) && before.len() > ending.len() + 2);
-        if german && code.digits <= 4 && reading.joined(start - 1, start) {
-            found.push(start - 1..extend(reading, codes, code.words.end, code.spoken));
+        let joined = start > 0 && reading.joined(start - 1, start);
+        // "Große Hamburger Straße 5".
+        let apart = matches!(before, "strasse" | "str" | "weg" | "platz" | "allee" | "straat")
+            && start > 1
+            && postal::is_street_name(&reading.tokens[start - 2..start]);
+        if joined && code.digits <= 4 && (apart || postal::has_street_ending(&reading.tokens[start - 1])) {
+            let first = start - 1 - usize::from(apart);
+            found.push(first..extend(reading, codes, code.words.end, code.spoken));
         } else if before == "box" && matches!(reading.before(start, 2), "po" | "p.o" | "o" | "office") {
             let from = if reading.before(start, 2) == "po" || reading.before(start, 2) == "p.o" { 2 } else { 3 };
             found.push(start.saturating_sub(from)..extend(reading, codes, code.words.end, code.spoken));
         } else if code.digits <= 4 {
-            let foreign = (2..=4).find(|back| {
-                FOREIGN_STREETS.contains(&reading.before(start, *back)) && reading.tokens[start - back].capital
+            let foreign = (2..=start.min(6)).find(|back| {
+                let first = &reading.tokens[start - back];
+                first.capital
+                    && first.after == Break::None
+                    && postal::is_street_word(first)
+                    && postal::is_street_name(&reading.tokens[start - back + 1..start])
+                    && !postal::is_year(&reading.tokens[start])
             });
             if let Some(back) = foreign {
                 found.push(start - back..extend(reading, codes, code.words.end, code.spoken));
@@ -323,17 +236,17 @@ fn street_after(reading: &Reading<'_>, start: usize, kind: Street) -> Option<usi
     let numbered = kind != Street::Alone;
     // If numbers are words, names of streets may be in lower case.
     let cased = reading.cased && kind != Street::HeardNumber;
-    if FOREIGN_STREETS.contains(&reading.lower(start)) && reading.tokens[start].capital && numbered {
-        let mut end = start + 1;
-        while end < reading.tokens.len()
-            && end - start < 6
-            && reading.tokens[end - 1].after == Break::None
-            && (reading.tokens[end].capital
-                || matches!(reading.lower(end), "de" | "la" | "du" | "des" | "del" | "di" | "da" | "le"))
-        {
-            end += 1;
+    let is_foreign = |token: &Token<'_>| {
+        let is_clear = token.capital || reading.cased && !ENGLISH_WORDS.contains(&token.lower.as_str());
+        postal::is_street_word(token) && is_clear && token.after == Break::None
+    };
+    // "12 rue de Rivoli".
+    if numbered && reading.tokens.get(start).is_some_and(is_foreign) {
+        let most = reading.tokens.len().min(start + 6);
+        let mut ends = (start + 2..=most).rev();
+        if let Some(end) = ends.find(|end| postal::is_street_name(&reading.tokens[start + 1..*end])) {
+            return Some(end);
         }
-        return (end > start + 1).then_some(end);
     }
     if reading.lower(start) == "broadway" && numbered {
         return Some(start + 1);
@@ -472,11 +385,4 @@ fn extend(reading: &Reading<'_>, codes: &[Code], mut end: usize, heard: bool) ->
         break;
     }
     end
-}
-
-/// Within an address a town may be a common word or a person's name.
-fn common_town(reading: &Reading<'_>, at: usize, cased: bool) -> Option<(Range<usize>, bool)> {
-    let token = reading.tokens.get(at)?;
-    (token.is(TOWN) && !token.masked && (token.capital || !cased) && !NO_PARTS.contains(&token.lower.as_str()))
-        .then_some((at..at + 1, false))
 }

@@ -70,7 +70,8 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
             |_, _, after| !after.starts_with(['(', '[']),
         ),
         (Label::IpAddress, r"\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2}\b)?", |before, found, after| {
-            is_quad(found) && !is_version(before) && !continues(before, after)
+            let is_build = after.trim_start().starts_with("build ");
+            is_quad(found) && !is_version(before) && !is_build && !continues(before, after)
         }),
         (Label::IpAddress, r"(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}", |before, _, after| {
             is_outside_word(before) && !before.ends_with([':', '-']) && is_end(after, &[':', '-'])
