@@ -6,6 +6,9 @@ use std::ops::Range;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
+/// Longest content of an element that is not read, bytes.
+const MAX_HIDDEN_BYTES: usize = 20_000;
+
 /// Longest tag or link, bytes. Longer ones are text.
 const MAX_MARKUP_BYTES: usize = 300;
 
@@ -25,6 +28,7 @@ pub fn markup_extent(text: &str, ended: bool) -> Extent {
     let letters = text.as_bytes();
     match letters.first() {
         Some(b'<') => match text[1..].chars().next() {
+            Some('s' | 'S') if let Some(extent) = hidden_element(text, ended) => extent,
             Some(next) if !is_address(text) && (next.is_ascii_alphabetic() || ['/', '!', '?'].contains(&next)) => {
                 closing(text, 1, b'<', b'>', ended)
             }
@@ -43,6 +47,22 @@ pub fn markup_extent(text: &str, ended: bool) -> Extent {
             other => other,
         },
         _ => Extent::None,
+    }
+}
+
+/// The extent of a style sheet or a script with its content, which is not read; none for other text.
+fn hidden_element(text: &str, ended: bool) -> Option<Extent> {
+    let bytes = text.as_bytes();
+    let begins = |at: usize, tag: &str| {
+        bytes.get(at..at + tag.len()).is_some_and(|head| head.eq_ignore_ascii_case(tag.as_bytes()))
+    };
+    let (_, end) = [("<style", "</style>"), ("<script", "</script>")].into_iter().find(|(open, _)| {
+        begins(0, open) && bytes.get(open.len()).is_some_and(|next| *next == b'>' || next.is_ascii_whitespace())
+    })?;
+    match (0..bytes.len().min(MAX_HIDDEN_BYTES)).find(|at| begins(*at, end)) {
+        Some(at) => Some(Extent::To(at + end.len())),
+        None if !ended && bytes.len() < MAX_HIDDEN_BYTES => Some(Extent::Unknown),
+        None => None,
     }
 }
 
@@ -164,8 +184,16 @@ impl PlainText {
                         next = end + escaped.len_utf8();
                         self.push_letter(escaped, at..next);
                     }
+                    // "C:\\Users"
+                    Some(_)
+                        if before.is_some_and(|before| before == ':' || before == '_' || before.is_alphanumeric()) =>
+                    {
+                        self.push("\\", at..end);
+                    }
                     _ => self.push(" ", at..end),
                 },
+                // "wait…what"
+                '\u{2026}' if after.is_some_and(char::is_alphanumeric) => self.push(", ", at..end),
                 _ => self.push_letter(letter, at..end),
             }
             opens_line = letter == '\n' || opens_line && letter.is_whitespace();
@@ -188,9 +216,30 @@ impl PlainText {
             '\u{2014}' | '\u{2015}' => self.push("\u{2014}", source),
             '\u{2026}' | '\u{3002}' => self.push(".", source),
             '\u{b5}' | '\u{3bc}' => self.push("\u{3bc}", source),
-            '\u{bd}' | '\u{bc}' | '\u{be}' | '\u{2153}' | '\u{2154}' | '\u{215b}' | '\u{b2}' | '\u{b3}' | '\u{b0}'
-            | '\u{b1}' | '\u{d7}' | '\u{f7}' | '\u{2248}' | '\u{2264}' | '\u{2265}' | '\u{2260}' | '\u{a3}'
-            | '\u{20ac}' | '\u{a5}' | '\u{20b9}' | '\u{a2}' | '\u{a7}' | '\u{2192}' | '\u{221a}' | '\u{3c0}'
+            '\u{bd}'
+            | '\u{bc}'
+            | '\u{be}'
+            | '\u{2150}'..='\u{215e}'
+            | '\u{2030}'
+            | '\u{b2}'
+            | '\u{b3}'
+            | '\u{b0}'
+            | '\u{b1}'
+            | '\u{d7}'
+            | '\u{f7}'
+            | '\u{2248}'
+            | '\u{2264}'
+            | '\u{2265}'
+            | '\u{2260}'
+            | '\u{a3}'
+            | '\u{20ac}'
+            | '\u{a5}'
+            | '\u{20b9}'
+            | '\u{a2}'
+            | '\u{a7}'
+            | '\u{2192}'
+            | '\u{221a}'
+            | '\u{3c0}'
             | '\u{221e}' => {
                 self.push(letter.encode_utf8(&mut buffer), source);
             }

@@ -34,6 +34,20 @@ const BEFORE_NUMBERS: &[&str] = phrases!(
      no: number, nos: numbers, p: page, pp: pages, sec: section, vol: volume, ver: version"
 );
 
+/// Postal codes of the states of America, each with its name.
+const STATES: &[&str] = phrases!(
+    "AL: alabama, AK: alaska, AZ: arizona, AR: arkansas, CA: california, CO: colorado, CT: connecticut, DE: delaware, \
+     FL: florida, GA: georgia, HI: hawaii, ID: idaho, IL: illinois, IN: indiana, IA: iowa, KS: kansas, KY: kentucky, \
+     LA: louisiana, ME: maine, MD: maryland, MA: massachusetts, MI: michigan, MN: minnesota, MS: mississippi, \
+     MO: missouri, MT: montana, NE: nebraska, NV: nevada, NH: new hampshire, NJ: new jersey, NM: new mexico, \
+     NY: new york, NC: north carolina, ND: north dakota, OH: ohio, OK: oklahoma, OR: oregon, PA: pennsylvania, \
+     RI: rhode island, SC: south carolina, SD: south dakota, TN: tennessee, TX: texas, UT: utah, VT: vermont, \
+     VA: virginia, WA: washington, WV: west virginia, WI: wisconsin, WY: wyoming, DC: D C"
+);
+
+/// Codes of states that are words or cries in capitals, too.
+const STATE_WORDS: [&str; 8] = ["HI", "ID", "IN", "ME", "OH", "OK", "OR", "PA"];
+
 /// Dotted abbreviations that are not spelled.
 const DOTTED: &[&str] = phrases!("e.g.: for example, i.e.: that is, ph.d.: P H D, w.r.t.: with respect to");
 
@@ -78,6 +92,11 @@ fn is_roman(text: &str) -> bool {
 /// Units whose full stop is no end where a small letter follows.
 const UNITS: [&str; 14] =
     ["ct", "ft", "gal", "hr", "hrs", "in", "lb", "lbs", "min", "mins", "oz", "sec", "tbsp", "tsp"];
+
+/// The name of an American state for its postal code.
+pub fn state(code: &str) -> Option<&'static str> {
+    find(STATES, code)
+}
 
 /// The reading of an abbreviation that has no full stop.
 pub fn without_stop(word: &str) -> Option<&'static str> {
@@ -130,4 +149,5 @@ fn stopped(word: &str) -> Option<&str> {
 pub fn follows_comma(word: &str) -> bool {
     let bare = word.trim_end_matches(|end: char| !end.is_alphanumeric());
     ["Jr", "Sr", "Inc", "Ltd", "LLC", "Ph.D", "PhD", "M.D", "MD", "Esq", "etc"].contains(&bare)
+        || state(bare).is_some() && !STATE_WORDS.contains(&bare)
 }

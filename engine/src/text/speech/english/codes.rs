@@ -14,12 +14,13 @@ pub const DECIMALS: &[Rule] = &[
         Some(format!("{number} times ten to the power of {sign}{power}"))
     }),
     // "16.04LTS", "2.0b1", "3.12.1rc2", "3.x"
-    Rule(r"(\d+(?:\.\d+)+)([A-Za-z][A-Za-z0-9]*)\b", |found, _| {
-        let parts: Vec<String> = match group(found, 1).split('.').collect::<Vec<_>>().as_slice() {
-            [_, _] => vec![numbers::number(group(found, 1))],
+    Rule(r"([vV]?)(\d+(?:\.\d+)+)([A-Za-z][A-Za-z0-9]*)\b", |found, _| {
+        let version = if group(found, 1).is_empty() { "" } else { "version " };
+        let parts: Vec<String> = match group(found, 2).split('.').collect::<Vec<_>>().as_slice() {
+            [_, _] => vec![numbers::number(group(found, 2))],
             parts => parts.iter().map(|part| numbers::whole(part)).collect(),
         };
-        Some(format!("{} {}", parts.join(" point "), code(group(found, 2))))
+        Some(format!("{version}{} {}", parts.join(" point "), code(group(found, 3))))
     }),
     Rule(r"(\d+)\.x\b", |found, _| Some(format!("{} point X", numbers::whole(group(found, 1))))),
 ];

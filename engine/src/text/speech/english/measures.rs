@@ -11,6 +11,10 @@ pub const RULES: &[Rule] = &[
         let number = ranged(place, group(found, 1), group(found, 2), group(found, 3))?;
         Some(format!("{number} percent"))
     }),
+    // "5‰"
+    Rule(concat!("(", number!(), r")\s?\u{2030}"), |found, _| {
+        Some(format!("{} per mille", numbers::number(group(found, 1))))
+    }),
     // "20°C", "-5 °F", "90°"
     Rule(
         concat!("(-)?(", number!(), r")(?:\s?\u{b0}?[CF]?\s?[-\u{2013}]\s?(", number!(), r"))?\s?\u{b0}\s?([CFK]\b)?"),

@@ -359,6 +359,34 @@ Python 3.12.1rc2\tpython three point twelve point one r c two\n\
 a/b/c\ta slash b slash c\n\
 rock 'n' roll, rock'n'roll\trock and roll rock and roll\n\
 cf. Smith\tcompare smith\n\
+US 10000 dollars\tu s ten thousand dollars\n\
+Beverly Hills, CA 90210\tbeverly hills california nine zero two one zero\n\
+She lives in Tampa, FL.\tshe lives in tampa florida\n\
+Say yes, OK 20000 times\tsay yes ok twenty thousand times\n\
+200 300 4000 people\ttwo hundred three hundred four thousand people\n\
+it is 192.168.1000\tit is one hundred ninety two point one hundred sixty eight point one thousand\n\
+code 1000\tcode one thousand\n\
+code 4821\tcode four eight two one\n\
+code 4821 lines\tcode four thousand eight hundred twenty one lines\n\
+call 110 people\tcall one hundred ten people\n\
+they called when 119 came\tthey called when one hundred nineteen came\n\
+Call 911 or 112 now\tcall nine one one or one one two now\n\
+5‰ of all\tfive per mille of all\n\
+2⅜ inches\ttwo and three eighths inches\n\
+⅝ cup\tfive eighths cup\n\
+C:\\Users\\me\tc colon backslash users backslash me\n\
+in /usr/local/bin.\tin slash u s r slash local slash bin|in slash usr slash local slash bin\n\
+wait…what?\twait what\n\
+They won 1-0.\tthey won one nil\n\
+pages 3-10\tpages three to ten\n\
+v16.04LTS\tversion sixteen point zero four l t s\n\
+Llama-3.1-8B-Instruct\tllama three point one eight b instruct\n\
+SELECT * FROM t\tselect star from t\n\
+5*3=15\tfive times three equals fifteen\n\
+H~2~O\th two o\n\
+so $x^2$ is it\tso x squared is it\n\
+<style>p{a:1; b:2}</style><script>var x=1; y();</script>Hi\thi\n\
+<stylish> it is\tit is\n\
 $-5\tminus five dollars";
 
     #[test]

@@ -1,6 +1,8 @@
 //! Numbers that are no date, money or measure: fractions, ordinals, decades, ratios, versions, years and amounts.
 
-use super::{Place, Rule, group, numbers};
+use unicode_normalization::UnicodeNormalization as _;
+
+use super::{Place, Rule, alone, group, numbers};
 use crate::text::word_list::words;
 
 pub const RULES: &[Rule] = &[
@@ -9,16 +11,12 @@ pub const RULES: &[Rule] = &[
         place.before().trim().is_empty().then(|| format!("{} ,", numbers::whole(group(found, 1))))
     }),
     // "½", "2½"
-    Rule(r"(\d+)?\s?([\u{bd}\u{bc}\u{be}\u{2153}\u{2154}\u{215b}])", |found, _| {
-        let (over, under) = match group(found, 2) {
-            "\u{bd}" => (1, 2),
-            "\u{bc}" => (1, 4),
-            "\u{be}" => (3, 4),
-            "\u{2153}" => (1, 3),
-            "\u{2154}" => (2, 3),
-            _ => (1, 8),
-        };
-        Some(mixed(group(found, 1), over, under))
+    Rule(r"(\d+)?\s?([\u{bd}\u{bc}\u{be}\u{2150}-\u{215e}])", |found, _| {
+        let sign = group(found, 2).chars().next()?;
+        // Their decomposition has the two numbers: "3⁄8".
+        let plain: String = std::iter::once(sign).nfkd().collect();
+        let (over, under) = plain.split_once('\u{2044}')?;
+        Some(mixed(group(found, 1), over.parse().ok()?, under.parse().ok()?))
     }),
     // "2 1/2"
     Rule(r"(\d+) (\d)/(\d{1,2})\b", |found, place| {
@@ -80,6 +78,15 @@ pub const RULES: &[Rule] = &[
             if number.len() > 4 && !number.contains(',') { numbers::digits(number) } else { numbers::whole(number) };
         Some(format!("number {said}"))
     }),
+    // "1-0", the score of a game
+    Rule(r"(\d{1,2})[-\u{2013}]0\b", |found, place| {
+        let after = place.after(found);
+        let is_score = group(found, 1) != "0"
+            && alone(place.text, place.at)
+            && !after.starts_with(['-', '/', ':', '%'])
+            && !after.strip_prefix('.').is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_digit()));
+        is_score.then(|| format!("{} nil", numbers::whole(group(found, 1))))
+    }),
     // "1-2-3"
     Rule(r"\d(?:-\d){2,}\b", |found, _| Some(numbers::digits(group(found, 0)))),
     // The dash of "10-12", "9am–5pm", "$5-$10", "1914 - 1918"; a minus in equations
@@ -123,7 +130,7 @@ const NUMBERED: &[&str] =
     words!("room flight route highway interstate boeing apartment suite area extension bus gate channel airbus");
 
 /// Words that a year does not stand before.
-const MEASURED: &[&str] = words!(
+pub(super) const MEASURED: &[&str] = words!(
     "people dollars euros pounds miles meters metres kilometers kilometres feet times years days hours words pages \
      users calories points children"
 );
@@ -156,7 +163,10 @@ fn range_dash(found: &regex::Captures, place: &Place) -> Option<String> {
             .starts_with(|first: char| first.is_ascii_digit() || matches!(first, '$' | '\u{a3}' | '\u{20ac}'));
     let number_behind =
         after.starts_with(|next: char| next.is_ascii_digit() || matches!(next, '$' | '\u{a3}' | '\u{20ac}'));
-    (number_before && number_behind && (attached || spaced)).then_some(())?;
+    // "Llama-3.1-8B" is a name.
+    let run = before.rsplit(' ').next().unwrap_or_default();
+    let is_name = attached && run.starts_with(|first: char| first.is_ascii_alphabetic()) && run.contains('-');
+    (number_before && number_behind && !is_name && (attached || spaced)).then_some(())?;
     let minus = spaced && place.text.contains('=');
     Some(if minus { "minus" } else { "to" }.into())
 }

@@ -2,7 +2,9 @@
 
 use regex::Captures;
 
-use super::{Place, Rule, numbers};
+use super::plain_numbers::MEASURED;
+use super::{Place, Rule, abbreviations, numbers};
+use crate::text::word_list::words;
 
 pub const RULES: &[Rule] = &[
     // "+44 20 7946 0958"
@@ -13,7 +15,15 @@ pub const RULES: &[Rule] = &[
     }),
     // "(415) 555-0132", "1-800-555-0199", "415.555.0132"
     Rule(r"(?:1[-. ])?\(\d{3}\) ?\d{3}[-. ]\d{4}\b", telephone),
-    Rule(r"(?:1[-. ])?\d{3}[-. ]\d{3}[-. ]\d{4}\b", telephone),
+    Rule(r"(?:1[-. ])?\d{3}[-. ]\d{3}[-. ]\d{4}\b", |found, place| {
+        // Groups with spaces or full stops between them may be amounts: "200 300 4000 people", "192.168.1000".
+        let all = whole(found);
+        let area = all.trim_start_matches("1-").trim_start_matches("1 ");
+        let are_round = all.split(|end: char| !end.is_ascii_digit()).all(|group| group.ends_with('0'));
+        let is_plain = !all.contains('-');
+        let counts = is_plain && (area.starts_with('1') || are_round || is_measured(place.after(found)));
+        (!counts).then(|| telephone(found, place)).flatten()
+    }),
     // "135-4567-8900", "1300 555 019", "06 12 34 56 78"
     Rule(r"1\d{2}[- ]\d{4}[- ]\d{4}\b", telephone),
     Rule(r"1[38]00[- ]\d{3}[- ]\d{3}\b", telephone),
@@ -39,20 +49,31 @@ pub const RULES: &[Rule] = &[
         let coded = ["isbn", "pin", "passcode", "code", "zip", "postcode"].contains(&place.previous_lower().as_str());
         let joined = place.after(found).starts_with(|next: char| next.is_ascii_alphanumeric() || next == '.');
         let ends = !joined || place.after(found).len() == 1;
-        (coded && ends && whole(found).len() >= 4).then(|| telephone(found, place)).flatten()
+        // "code 1000" is a number, "code 0042" none.
+        let all = whole(found);
+        let is_round = place.previous_lower() == "code" && all.ends_with("00") && !all.starts_with('0');
+        (coded && ends && !is_round && !is_counted(place.after(found)) && all.len() >= 4)
+            .then(|| telephone(found, place))
+            .flatten()
     }),
     // "90210" where a clause speaks of a ZIP code, and behind a state's letters
     Rule(r"\d{5}\b", |found, place| {
-        let state = place.previous.len() == 2 && place.previous.bytes().all(|letter| letter.is_ascii_uppercase());
+        let state = abbreviations::state(place.previous).is_some();
         let named = place.text.to_ascii_lowercase().contains("zip code");
-        (state || named).then(|| numbers::digits(whole(found)))
+        ((state || named) && !is_counted(place.after(found))).then(|| numbers::digits(whole(found)))
     }),
     // "Call 911"
     Rule(r"(?:911|112|999|000|988|411|311|110|119)\b", |found, place| {
         let before = place.before().to_ascii_lowercase();
+        let words = before.split(|end: char| !end.is_ascii_alphanumeric()).rev().filter(|word| !word.is_empty());
+        // "Call 911, 112 or 999", but not "call 110 people"
+        let listed = |word: &&str| {
+            ["or", "and", "number", "at"].contains(word) || word.bytes().all(|digit| digit.is_ascii_digit())
+        };
+        let mut words = words.skip_while(listed);
         let called =
-            before.split(' ').any(|word| ["call", "called", "calling", "dial", "dialed", "dialing"].contains(&word));
-        called.then(|| numbers::digits(whole(found)))
+            words.next().is_some_and(|word| ["call", "called", "calling", "dial", "dialed", "dialing"].contains(&word));
+        (called && !is_counted(place.after(found))).then(|| numbers::digits(whole(found)))
     }),
     // "DE89 3704 0044 0532 0130 00"
     Rule(r"[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){3,7}(?: [A-Z0-9]{1,3})?\b", |found, _| {
@@ -64,6 +85,24 @@ pub const RULES: &[Rule] = &[
         Some(whole(found).split(' ').map(group).collect::<Vec<_>>().join(" , "))
     }),
 ];
+
+/// The word in small letters behind a number.
+fn next_word(after: &str) -> &str {
+    let next = after.strip_prefix(' ').unwrap_or_default();
+    next.split(|end: char| !end.is_ascii_lowercase()).next().unwrap_or_default()
+}
+
+/// True if a measure follows: "people".
+fn is_measured(after: &str) -> bool {
+    MEASURED.contains(&next_word(after))
+}
+
+/// True if a measure or another plural follows: "lines".
+pub fn is_counted(after: &str) -> bool {
+    const OTHERS: &[&str] = words!("this does plus unless perhaps always");
+    let next = next_word(after);
+    is_measured(after) || next.len() > 3 && next.ends_with('s') && !OTHERS.contains(&next)
+}
 
 fn whole<'t>(found: &Captures<'t>) -> &'t str {
     found.get(0).map_or("", |all| all.as_str())

@@ -16,6 +16,12 @@ pub const RULES: &[Rule] = &[
         r"([A-Za-z0-9_-]+\.(?:pdf|html?|js|py|rs|txt|csv|json|xml|exe|zip|docx?|xlsx?|pptx?|jpe?g|png|gif|svg|mp3|mp4|wav|md|toml|ya?ml|sh|css|ts|cpp|java))\b",
         |found, _| Some(address(group(found, 1))),
     ),
+    // "C:\\Users\\me", "/usr/local/bin"
+    Rule(r"[A-Za-z]:\\[^\s<>\x22]*[A-Za-z0-9_]", |found, _| Some(address(group(found, 0)))),
+    Rule(r"~?(?:/[A-Za-z0-9_.-]+)+/[A-Za-z0-9_.-]*[A-Za-z0-9_]", |found, place| {
+        let opens = place.before().is_empty() || place.before().ends_with([' ', '(', '"', '\'']);
+        opens.then(|| address(group(found, 0)))
+    }),
     Rule(r"@([A-Za-z0-9_]+)", |found, place| {
         (!place.before().ends_with(|before: char| before.is_ascii_alphanumeric()))
             .then(|| format!("at {}", name(group(found, 1))))
@@ -50,6 +56,7 @@ fn address(text: &str) -> String {
         "%" => "percent".into(),
         "+" => "plus".into(),
         "~" => "tilde".into(),
+        "\\" => "backslash".into(),
         part if part.as_bytes()[0].is_ascii_digit() => numbers::code_number(part),
         part if part.as_bytes()[0].is_ascii_alphabetic() => label(part),
         _ => String::new(),

@@ -1,5 +1,6 @@
 //! Words: abbreviations, initialisms, mixed case, symbols.
 
+use super::telephone::is_counted;
 use super::{Place, Rule, abbreviations, group, initialism, roman};
 use crate::text::speech::lexicon::Lexicon;
 use crate::text::word_list::words;
@@ -34,6 +35,16 @@ pub const RULES: &[Rule] = &[
             .strip_prefix(' ')
             .is_some_and(|next| next.starts_with(|next: char| next.is_ascii_uppercase()));
         goes_on.then(|| group(found, 1).to_owned())
+    }),
+    // "Beverly Hills, CA 90210", "Tampa, FL"
+    Rule(r"[A-Z]{2}\b", |found, place| {
+        let (state, after) = (abbreviations::state(group(found, 0))?, place.after(found));
+        let next = after.strip_prefix(' ').unwrap_or_default();
+        let behind = next.trim_start_matches(|digit: char| digit.is_ascii_digit());
+        let has_code = next.len() - behind.len() == 5 && !is_counted(behind);
+        let follows = place.before().ends_with(", ") && is_named(place.previous) && !place.shouted;
+        let ends = after.is_empty() || after.starts_with([',', '.', ';', ')', '?', '!']);
+        (has_code && !place.shouted || follows && ends).then(|| state.to_owned())
     }),
     // "Dr.", "St.", "etc."
     Rule(r"([A-Za-z]{1,6})\.", |found, place| {
@@ -102,13 +113,19 @@ pub const RULES: &[Rule] = &[
     Rule(r"<", |_, place| compares(place).then(|| "less than".into())),
     Rule(r">", |_, place| compares(place).then(|| "greater than".into())),
     Rule(r"\+", |_, _| Some("plus".into())),
-    Rule(r"[*\u{d7}]", |_, _| Some("times".into())),
+    // "SELECT * FROM"
+    Rule(r"\*", |_, place| {
+        let is_word = place.previous.len() > 1 && place.previous.bytes().all(|letter| letter.is_ascii_alphabetic());
+        Some(if is_word { "star" } else { "times" }.into())
+    }),
+    Rule(r"\u{d7}", |_, _| Some("times".into())),
     Rule(r"\u{f7}", |_, _| Some("divided by".into())),
     Rule(r"\u{b1}", |_, _| Some("plus or minus".into())),
     Rule(r"\u{2248}", |_, _| Some("approximately".into())),
     Rule(r"~", |_, place| {
         let number = place.rest()[1..].trim_start().starts_with(|next: char| next.is_ascii_digit() || next == '$');
-        number.then(|| "about".into())
+        let joined = place.before().ends_with(|before: char| before.is_ascii_alphanumeric());
+        (number && !joined).then(|| "about".into())
     }),
     Rule(r"%", |_, _| Some("percent".into())),
     Rule(r"\u{b0}", |_, _| Some("degrees".into())),
@@ -118,7 +135,13 @@ pub const RULES: &[Rule] = &[
     Rule(r"\u{3c0}", |_, _| Some("pi".into())),
     Rule(r"\u{221e}", |_, _| Some("infinity".into())),
     Rule(r"\u{a7}", |_, _| Some("section".into())),
-    Rule(r"\$", |_, _| Some("dollar".into())),
+    Rule(r"\u{2030}", |_, _| Some("per mille".into())),
+    Rule(r"\$", |_, place| {
+        // Two of them enclose a formula.
+        let marks = place.text.match_indices('$');
+        let is_sign = |at: usize| place.text[at + 1..].starts_with(|next: char| next.is_ascii_digit());
+        Some(if marks.filter(|(at, _)| !is_sign(*at)).count() == 2 { "" } else { "dollar" }.into())
+    }),
     Rule(r"\u{20ac}", |_, _| Some("euro".into())),
     Rule(r"\u{a3}", |_, _| Some("pound".into())),
     Rule(r"\u{a5}", |_, _| Some("yen".into())),
