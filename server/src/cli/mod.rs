@@ -7,6 +7,7 @@ mod analyze;
 mod bench;
 mod callers;
 mod chat;
+mod completions;
 mod devices;
 mod findings;
 mod gpu_plan;
@@ -35,7 +36,7 @@ use std::process::ExitCode;
 use crate::config::precision_choice;
 use crate::starter_models;
 use auricle_engine::{DeviceChoice, EngineOptions, Error, FusionWeights, LanguageModelChoice, Precision};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 #[derive(Parser)]
@@ -102,6 +103,11 @@ enum Command {
     Models(models::ModelsCommand),
     /// Measure how fast this machine transcribes
     Bench(bench::BenchArgs),
+    /// Print what a shell needs to complete the commands: bash, zsh, fish, elvish or powershell
+    Completions(completions::CompletionsArgs),
+    /// Write the manual's pages, for packages
+    #[command(hide = true)]
+    Man(completions::ManArgs),
 }
 
 /// The models folder: `--models`, else the folder that the engine finds.
@@ -252,6 +258,8 @@ fn run(command: &Command) -> u8 {
         Command::Devices(args) => devices::run(args),
         Command::Models(command) => models::run(command),
         Command::Bench(args) => bench::run(args),
+        Command::Completions(args) => completions::run(args, Cli::command()),
+        Command::Man(args) => completions::write_pages(args, Cli::command()),
     };
     interrupt::wait_if_ending();
     match done {
@@ -292,10 +300,10 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use super::*;
 
     #[test]
     fn the_arguments_are_consistent() {
-        super::Cli::command().debug_assert();
+        Cli::command().debug_assert();
     }
 }

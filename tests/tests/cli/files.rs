@@ -14,6 +14,29 @@ use super::place::{Place, json, messages};
 const SPEECH_S: f64 = 11.0;
 
 #[test]
+fn shells_and_man_get_the_commands_and_their_options() {
+    for shell in ["bash", "zsh", "fish"] {
+        let run = auricle(["completions", shell]);
+        assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
+        for word in ["transcribe", "keys", "revoke", "look-ahead"] {
+            assert!(run.stdout.contains(word), "{shell} lacks {word}");
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = auricle(["man", folder.path().to_str().unwrap()]);
+    assert_eq!((run.status, run.stdout.as_str(), run.stderr.as_str()), (Some(0), "", ""));
+    let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert!(page("auricle.1").contains("auricle\\-transcribe(1)"));
+    assert!(page("auricle-transcribe.1").contains("keyterm"));
+    assert!(page("auricle-keys-revoke.1").contains(".TH"));
+
+    let file = folder.path().join("auricle.1");
+    let run = auricle(["man", file.to_str().unwrap()]);
+    assert_eq!(run.status, Some(1));
+    assert!(run.stderr.contains("cannot write pages into"), "{}", run.stderr);
+}
+
+#[test]
 fn help_names_the_commands_and_every_option_of_transcribe() {
     let run = auricle(["--help"]);
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
