@@ -6,6 +6,7 @@ use lettre::message::header::{ContentType, Header, HeaderName, HeaderValue};
 use lettre::message::{Mailbox, Message};
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
+use lettre::transport::smtp::extension::ClientId;
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport as _, Tokio1Executor};
 
 use super::letters::Text;
@@ -57,6 +58,11 @@ impl Smtp {
             .tls(tls)
             .port(config.mail_port.unwrap_or(port))
             .timeout(Some(ANSWER_TIMEOUT));
+        // Some servers want to be greeted by a name.
+        #[cfg(unix)]
+        if let Ok(name) = rustix::system::uname().nodename().to_str() {
+            builder = builder.hello_name(ClientId::Domain(name.to_owned()));
+        }
         if let (Some(user), Some(password)) = (&config.mail_user, &config.mail_password) {
             builder = builder.credentials(Credentials::new(user.clone(), password.clone()));
         }

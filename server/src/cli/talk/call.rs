@@ -15,6 +15,7 @@ use url::Url;
 
 use crate::cli::{Failure, Result};
 use crate::config::url_below;
+use crate::ids::random;
 
 /// Hertz of both sides' audio: mono, 16 bits.
 pub const RATE: u32 = 24_000;
@@ -153,7 +154,7 @@ async fn connect(host: &Host) -> Result<WebSocket<Upgraded>> {
         .header(CONNECTION, "Upgrade")
         .header(UPGRADE, "websocket")
         .header(SEC_WEBSOCKET_VERSION, "13")
-        .header(SEC_WEBSOCKET_KEY, fastwebsockets::handshake::generate_key());
+        .header(SEC_WEBSOCKET_KEY, BASE64.encode(&random::<16>()));
     let response = request.send().await.map_err(failed)?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         accepted(response).await?;
