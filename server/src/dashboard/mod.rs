@@ -36,6 +36,7 @@ mod waveform;
 pub mod webhooks;
 pub mod welcome;
 mod words;
+mod zip;
 
 use std::sync::Arc;
 
