@@ -1,5 +1,6 @@
 //! Authentication and authorisation: API keys, signed URLs, session tokens, credit.
 
+mod id_token;
 pub mod openid;
 pub mod session_token;
 pub mod visitor;

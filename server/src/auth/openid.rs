@@ -9,22 +9,17 @@ use std::time::{Duration, Instant};
 
 use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use openidconnect::core::{
-    CoreAuthenticationFlow, CoreClient, CoreClientAuthMethod, CoreIdTokenClaims, CoreProviderMetadata,
-    CoreTokenResponse, CoreUserInfoClaims,
-};
-use openidconnect::{
-    AccessTokenHash, AuthType, AuthorizationCode, ClaimsVerificationError, ClientId, ClientSecret, CsrfToken,
-    HttpRequest, HttpResponse, IssuerUrl, Nonce, OAuth2TokenResponse as _, PkceCodeChallenge, PkceCodeVerifier,
-    RedirectUrl, Scope, TokenResponse as _,
-};
-use reqwest::Client;
+use hyper::StatusCode;
+use hyper::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
+use reqwest::{Client, RequestBuilder};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sha2::Sha256;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Mutex;
-use url::Url;
+use url::{Url, form_urlencoded};
 
+use super::id_token::{Expected, IdTokenError, Key, Person, verify};
 use super::session_token::Claims;
 use super::visitor::check_token;
 use crate::clock;
@@ -68,10 +63,10 @@ pub enum OpenIdError {
 pub struct OpenId {
     /// Its name on the pages.
     pub name: String,
-    issuer: IssuerUrl,
-    client_id: ClientId,
-    client_secret: Option<ClientSecret>,
-    callback: RedirectUrl,
+    issuer: String,
+    client_id: String,
+    client_secret: Option<String>,
+    callback: Url,
     /// Its addresses count as verified where it does not say so.
     trusts_addresses: bool,
     http: Client,
@@ -100,7 +95,54 @@ impl Claims for ConnectClaims {
 /// The provider's description with its keys, or why there is none, and when that was found.
 struct Discovery {
     at: Instant,
-    found: Result<CoreProviderMetadata, String>,
+    found: Result<Arc<Metadata>, String>,
+}
+
+/// The provider's description (OpenID Connect Discovery, section 3).
+#[derive(Deserialize)]
+struct Metadata {
+    issuer: String,
+    authorization_endpoint: String,
+    token_endpoint: String,
+    userinfo_endpoint: Option<String>,
+    jwks_uri: String,
+    id_token_signing_alg_values_supported: Vec<String>,
+    token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    /// What is at `jwks_uri`.
+    #[serde(skip)]
+    keys: Vec<Key>,
+}
+
+impl Metadata {
+    /// True if the provider takes a client's secret in the form, and not in a header.
+    fn posts_secret(&self) -> bool {
+        let takes = |method: &str| {
+            self.token_endpoint_auth_methods_supported
+                .as_ref()
+                .is_some_and(|methods| methods.iter().any(|known| known == method))
+        };
+        takes("client_secret_post") && !takes("client_secret_basic")
+    }
+}
+
+/// What is at the address of a provider's keys.
+#[derive(Deserialize)]
+struct KeySet {
+    keys: Vec<Key>,
+}
+
+/// The provider's answer to a code.
+#[derive(Deserialize)]
+struct Tokens {
+    access_token: String,
+    id_token: String,
+}
+
+/// Its answer to a code that it refuses (RFC 6749, section 5.2).
+#[derive(Deserialize)]
+struct Refusal {
+    error: String,
+    error_description: Option<String>,
 }
 
 /// The state of a sign-in that has begun.
@@ -125,32 +167,26 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// A failure of a request to the provider.
-#[derive(Debug, thiserror::Error)]
-enum RequestError {
-    #[error("{0}")]
-    Client(#[from] reqwest::Error),
-    #[error("the answer has more than {MAX_BYTES} bytes")]
-    Large,
-    #[error("{0}")]
-    Form(#[from] hyper::http::Error),
-}
-
-/// Sends a request, without following redirects.
-async fn send(http: Client, request: HttpRequest) -> Result<HttpResponse, RequestError> {
-    let mut response = http.execute(request.try_into()?).await?;
-    let mut answer = hyper::http::Response::builder().status(response.status());
-    if let Some(headers) = answer.headers_mut() {
-        *headers = response.headers().clone();
-    }
+/// The answer to a request, of a limited size.
+async fn send(request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), OpenIdError> {
+    let mut response = request.send().await.map_err(provider)?;
     let mut body = Vec::new();
-    while let Some(part) = response.chunk().await? {
+    while let Some(part) = response.chunk().await.map_err(provider)? {
         if body.len() + part.len() > MAX_BYTES {
-            return Err(RequestError::Large);
+            return Err(OpenIdError::Provider(format!("the answer has more than {MAX_BYTES} bytes")));
         }
         body.extend_from_slice(&part);
     }
-    Ok(answer.body(body)?)
+    Ok((response.status(), body))
+}
+
+/// The JSON document that answers a request.
+async fn document<T: DeserializeOwned>(what: &str, request: RequestBuilder) -> Result<T, OpenIdError> {
+    let (status, body) = send(request).await?;
+    if status != StatusCode::OK {
+        return Err(OpenIdError::Provider(format!("{what}: the status is {status}")));
+    }
+    serde_json::from_slice(&body).map_err(|error| OpenIdError::Provider(format!("{what}: {error}")))
 }
 
 impl OpenId {
@@ -162,8 +198,8 @@ impl OpenId {
         let (Some(issuer), Some(client_id)) = (&config.openid_issuer, &config.openid_client_id) else {
             return Ok(None);
         };
-        let issuer = IssuerUrl::new(issuer.clone()).map_err(|error| format!("openid_issuer: {error}"))?;
-        let host = issuer.url().host_str().unwrap_or_default().to_owned();
+        let url = Url::parse(issuer).map_err(|error| format!("openid_issuer: {error}"))?;
+        let host = url.host_str().unwrap_or_default().to_owned();
         let http = Client::builder()
             .user_agent(concat!("auricle/", env!("CARGO_PKG_VERSION")))
             .redirect(Policy::none())
@@ -172,10 +208,10 @@ impl OpenId {
             .map_err(|error| format!("openid_issuer: {error}"))?;
         Ok(Some(Self {
             name: config.openid_name.clone().unwrap_or(host),
-            issuer,
-            client_id: ClientId::new(client_id.clone()),
-            client_secret: config.openid_client_secret.clone().map(ClientSecret::new),
-            callback: RedirectUrl::from_url(url_below(dashboard, CALLBACK)),
+            issuer: issuer.clone(),
+            client_id: client_id.clone(),
+            client_secret: config.openid_client_secret.clone(),
+            callback: url_below(dashboard, CALLBACK),
             trusts_addresses: config.openid_trust_addresses,
             http,
             signing_key,
@@ -191,15 +227,17 @@ impl OpenId {
     pub async fn begin(&self, browser: &str, next: &str) -> Result<Url, OpenIdError> {
         let flow = Flow { id: BASE64URL_NOPAD.encode(&random::<16>()), next: next.to_owned() };
         let metadata = self.metadata(METADATA_AGE).await?;
-        let client = CoreClient::from_provider_metadata(metadata, self.client_id.clone(), self.client_secret.clone())
-            .set_redirect_uri(self.callback.clone());
-        let (state, nonce) = (self.state(browser, &flow), self.derived("nonce", browser, &flow));
-        let verifier = PkceCodeVerifier::new(self.derived("verifier", browser, &flow));
-        let (url, ..) = client
-            .authorize_url(CoreAuthenticationFlow::AuthorizationCode, || CsrfToken::new(state), || Nonce::new(nonce))
-            .add_scope(Scope::new("email".into()))
-            .set_pkce_challenge(PkceCodeChallenge::from_code_verifier_sha256(&verifier))
-            .url();
+        let mut url = Url::parse(&metadata.authorization_endpoint).map_err(provider)?;
+        let verifier = self.derived("verifier", browser, &flow);
+        url.query_pairs_mut()
+            .append_pair("response_type", "code")
+            .append_pair("client_id", &self.client_id)
+            .append_pair("redirect_uri", self.callback.as_str())
+            .append_pair("scope", "openid email")
+            .append_pair("state", &self.state(browser, &flow))
+            .append_pair("nonce", &self.derived("nonce", browser, &flow))
+            .append_pair("code_challenge", &BASE64URL_NOPAD.encode(&Sha256::digest(verifier)))
+            .append_pair("code_challenge_method", "S256");
         Ok(url)
     }
 
@@ -218,83 +256,114 @@ impl OpenId {
     pub async fn identify(&self, browser: &str, state: &str, code: &str) -> Result<ProviderIdentity, OpenIdError> {
         let flow = self.flow(browser, state)?;
         let metadata = self.metadata(METADATA_AGE).await?;
-        let posts_secret = metadata.token_endpoint_auth_methods_supported().is_some_and(|methods| {
-            methods.contains(&CoreClientAuthMethod::ClientSecretPost)
-                && !methods.contains(&CoreClientAuthMethod::ClientSecretBasic)
-        });
-        let client =
-            CoreClient::from_provider_metadata(metadata.clone(), self.client_id.clone(), self.client_secret.clone())
-                .set_redirect_uri(self.callback.clone())
-                .set_auth_type(if posts_secret { AuthType::RequestBody } else { AuthType::BasicAuth });
-        let http = |request| send(self.http.clone(), request);
-        let answer = client
-            .exchange_code(AuthorizationCode::new(code.to_owned()))
-            .map_err(provider)?
-            .set_pkce_verifier(PkceCodeVerifier::new(self.derived("verifier", browser, &flow)))
-            .request_async(&http)
-            .await
-            .map_err(provider)?;
-        let nonce = Nonce::new(self.derived("nonce", browser, &flow));
-        let claims = match self.claims(&metadata, &answer, &nonce) {
-            Err(ClaimsVerificationError::SignatureVerification(_)) => {
+        let tokens = self.exchange(&metadata, code, &self.derived("verifier", browser, &flow)).await?;
+        let nonce = self.derived("nonce", browser, &flow);
+        let person = match self.person(&metadata, &tokens, &nonce) {
+            Err(IdTokenError::Signature) => {
                 let metadata = self.metadata(METADATA_MIN_AGE).await?;
-                self.claims(&metadata, &answer, &nonce)
+                self.person(&metadata, &tokens, &nonce)
             }
             checked => checked,
         }
         .map_err(provider)?;
-        let subject = claims.subject().clone();
-        let mut email = claims.email().map(|email| (email.to_string(), claims.email_verified()));
+        let mut email = person.email.clone().map(|email| (email, person.email_verified()));
         // Many providers name the address only when they are asked.
-        if email.is_none() && metadata.userinfo_endpoint().is_some() {
-            let request = client.user_info(answer.access_token().clone(), Some(subject.clone())).map_err(provider)?;
-            let more: CoreUserInfoClaims = request.request_async(&http).await.map_err(provider)?;
-            email = more.email().map(|email| (email.to_string(), more.email_verified()));
+        if email.is_none()
+            && let Some(endpoint) = &metadata.userinfo_endpoint
+        {
+            let request = self.http.get(endpoint).bearer_auth(&tokens.access_token);
+            let more: Person = document("the description of the person", request).await?;
+            if more.sub != person.sub {
+                return Err(OpenIdError::Provider("the description is of another person".into()));
+            }
+            email = more.email.clone().map(|email| (email, more.email_verified()));
         }
         let verified = email.filter(|(_, verified)| verified.unwrap_or(self.trusts_addresses));
         Ok(ProviderIdentity {
-            issuer: self.issuer.to_string(),
-            subject: subject.to_string(),
+            issuer: self.issuer.clone(),
+            subject: person.sub,
             email: verified.and_then(|(email, _)| email_address(&email)),
         })
     }
 
-    /// The claims of the ID token, checked: signature, issuer, client, lifetime, nonce and the access token that came with it.
-    fn claims(
-        &self,
-        metadata: &CoreProviderMetadata,
-        answer: &CoreTokenResponse,
-        nonce: &Nonce,
-    ) -> Result<CoreIdTokenClaims, ClaimsVerificationError> {
-        let other = |text: &str| ClaimsVerificationError::Other(text.to_owned());
-        let client =
-            CoreClient::from_provider_metadata(metadata.clone(), self.client_id.clone(), self.client_secret.clone());
-        let verifier = client.id_token_verifier();
-        let token = answer.id_token().ok_or_else(|| other("the answer has no ID token"))?;
-        let claims = token.claims(&verifier, nonce)?;
-        if let Some(expected) = claims.access_token_hash() {
-            let found = token.signing_alg().ok().zip(token.signing_key(&verifier).ok());
-            let found = found.and_then(|(alg, key)| AccessTokenHash::from_token(answer.access_token(), alg, key).ok());
-            if found.as_ref() != Some(expected) {
-                return Err(other("the access token is not the one of the ID token"));
+    /// The request for the tokens for a code.
+    fn token_request(&self, metadata: &Metadata, code: &str, verifier: &str) -> RequestBuilder {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.append_pair("grant_type", "authorization_code")
+            .append_pair("code", code)
+            .append_pair("redirect_uri", self.callback.as_str())
+            .append_pair("code_verifier", verifier);
+        let mut request = self.http.post(&metadata.token_endpoint);
+        match &self.client_secret {
+            Some(secret) if !metadata.posts_secret() => {
+                // RFC 6749, section 2.3.1: both are encoded as in a form.
+                let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+                request = request.basic_auth(encoded(&self.client_id), Some(encoded(secret)));
+            }
+            secret => {
+                form.append_pair("client_id", &self.client_id);
+                if let Some(secret) = secret {
+                    form.append_pair("client_secret", secret);
+                }
             }
         }
-        Ok(claims.clone())
+        request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(form.finish())
+    }
+
+    /// The tokens for a code.
+    async fn exchange(&self, metadata: &Metadata, code: &str, verifier: &str) -> Result<Tokens, OpenIdError> {
+        let (status, body) = send(self.token_request(metadata, code, verifier)).await?;
+        if status == StatusCode::OK {
+            return serde_json::from_slice(&body)
+                .map_err(|error| OpenIdError::Provider(format!("the answer to the code: {error}")));
+        }
+        let refusal = serde_json::from_slice(&body).map_or_else(
+            |_| format!("the status is {status}"),
+            |Refusal { error, error_description }| match error_description {
+                Some(description) => format!("{error}: {description}"),
+                None => error,
+            },
+        );
+        Err(OpenIdError::Provider(format!("the code is refused: {refusal}")))
+    }
+
+    /// The person of the ID token, which is checked.
+    fn person(&self, metadata: &Metadata, tokens: &Tokens, nonce: &str) -> Result<Person, IdTokenError> {
+        let expected = Expected {
+            issuer: &self.issuer,
+            client_id: &self.client_id,
+            client_secret: self.client_secret.as_deref(),
+            algorithms: &metadata.id_token_signing_alg_values_supported,
+            nonce,
+            access_token: &tokens.access_token,
+            now: clock::now_ms() / 1000,
+        };
+        verify(&tokens.id_token, &metadata.keys, &expected)
     }
 
     /// The provider's description with its keys, no older than this.
-    async fn metadata(&self, age: Duration) -> Result<CoreProviderMetadata, OpenIdError> {
+    async fn metadata(&self, age: Duration) -> Result<Arc<Metadata>, OpenIdError> {
         let mut known = self.metadata.lock().await;
         if let Some(Discovery { at, found }) = &*known
             && at.elapsed() < if found.is_ok() { age } else { FAILURE_AGE }
         {
             return found.clone().map_err(OpenIdError::Provider);
         }
-        let http = |request| send(self.http.clone(), request);
-        let found = CoreProviderMetadata::discover_async(self.issuer.clone(), &http).await;
-        let found = found.map_err(|error| with_causes(&error));
+        let found = self.discover().await.map(Arc::new).map_err(|error| error.to_string());
         *known = Some(Discovery { at: Instant::now(), found: found.clone() });
         found.map_err(OpenIdError::Provider)
+    }
+
+    async fn discover(&self) -> Result<Metadata, OpenIdError> {
+        let address = format!("{}/.well-known/openid-configuration", self.issuer.trim_end_matches('/'));
+        let mut metadata: Metadata = document("the provider's description", self.http.get(address)).await?;
+        if metadata.issuer != self.issuer {
+            let named = &metadata.issuer;
+            return Err(OpenIdError::Provider(format!("the description is of {named}: set openid_issuer to it")));
+        }
+        let keys: KeySet = document("the provider's keys", self.http.get(&metadata.jwks_uri)).await?;
+        metadata.keys = keys.keys;
+        Ok(metadata)
     }
 
     /// The form field by which somebody who gives a password connects an account with this identity. None without an address.
