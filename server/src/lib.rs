@@ -23,8 +23,8 @@
 //! - `store`: the database; SQL lives here alone
 //! - `config`: settings; `languages`: language codes
 //! - `starter_models`: the starter models within the program
-//! - `notify`, `backoff`, `sharing`, `sound_format`, `sealing`, `visible`: signals between tasks, retry delays, shares of accounts,
-//!   formats of speech, encryption of secrets, characters that readers do not see
+//! - `notify`, `backoff`, `sharing`, `sound_format`, `sealing`, `visible`, `prometheus`: signals between tasks, retry delays, shares of
+//!   accounts, formats of speech, encryption of secrets, characters that readers do not see, metrics
 //! - `ids`, `clock`: identifiers, time
 
 mod api;
@@ -53,6 +53,7 @@ mod model_hub;
 mod notify;
 mod openapi;
 mod outbound;
+mod prometheus;
 mod routes;
 mod sealing;
 mod serve;

@@ -109,7 +109,7 @@ pub const ORDERS: [Order; 3] = [
             &["store"],
             &["config", "languages"],
             &["starter_models"],
-            &["notify", "backoff", "sharing", "sound_format", "sealing", "visible"],
+            &["notify", "backoff", "sharing", "sound_format", "sealing", "visible", "prometheus"],
             &["ids"],
             &["clock"],
         ],

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
-use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::json;
 use tokio::sync::Mutex;
 
 use crate::context::RequestContext;
 use crate::http::response::{Response, Result, json, json_text, text};
+use crate::prometheus::Metrics;
 use crate::store::Store;
 
 /// The time for which a check of the database is valid: anybody may ask, and a check may write.
@@ -33,7 +33,7 @@ pub struct HealthState {
     pub data: PathBuf,
     /// The last checks: of the database, and of the data folder.
     pub last_checks: Mutex<(Checked, Checked)>,
-    pub metrics: PrometheusHandle,
+    pub metrics: Metrics,
     /// The OpenAPI and AsyncAPI documents, as JSON.
     pub openapi: String,
     pub asyncapi: &'static str,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auricle_engine::{Catalog, CatalogLanguageModel, Engine};
-use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::sync::RwLock;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -43,6 +42,7 @@ use crate::metering::Metering;
 use crate::notify::Notifiers;
 use crate::openapi;
 use crate::outbound::Outbound;
+use crate::prometheus::Metrics;
 use crate::sharing::Places;
 use crate::speakers::Profiles;
 use crate::state::AppState;
@@ -51,9 +51,6 @@ use crate::store::{SignUp, Store};
 use crate::usage_reports::UsageReporter;
 use crate::webhook_outbox::WebhookOutbox;
 use crate::webhook_secrets::WebhookSecrets;
-
-/// Histogram buckets of request and job times, in seconds.
-const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0];
 
 /// The public URLs of the listeners.
 pub struct PublicUrls {
@@ -157,10 +154,7 @@ impl Service {
     /// One line for a setting that cannot be used.
     pub fn assemble(opened: Opened<'_>) -> Result<Self, String> {
         let Opened { config, store, secret, catalog, engine, urls } = opened;
-        let metrics = PrometheusBuilder::new()
-            .set_buckets(&BUCKETS)
-            .and_then(|builder| builder.install_recorder())
-            .map_err(|error| format!("metrics: {error}"))?;
+        let metrics = Metrics::install().map_err(|error| format!("metrics: {error}"))?;
         let storage =
             Storage::open(config, urls.storage.clone(), &secret).map_err(|error| format!("storage: {error}"))?;
         let outbound =

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auricle_engine::{Catalog, DeviceChoice, Engine, EngineOptions, ListenOptions, TranscribeOptions, blocking};
-use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -41,9 +40,6 @@ pub const FIRST_ACCOUNT: &str = "admin@localhost";
 
 /// Connections of a listener that wait to be accepted.
 const BACKLOG: u32 = 1024;
-
-/// Interval of [`tidy_metrics`].
-const METRICS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Delay before listening to other nodes again after a failure.
 const LISTEN_RETRY: Duration = Duration::from_secs(5);
@@ -128,7 +124,6 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     tasks.spawn(housekeeping.run(stopping.clone()));
     let node = presence::node(metering.node(), &config, address, node_device);
     tasks.spawn(presence::run(store.clone(), node, stopping.clone()));
-    tasks.spawn(tidy_metrics(state.health.metrics.clone(), stopping.clone()));
     tasks.spawn(run_metering(metering, state.realtime.clone()));
     let has_limit = config.billing_provider == BillingProvider::Local && first_key.is_some();
     let limit = has_limit.then(|| limit_of_first_account(&config));
@@ -219,16 +214,6 @@ async fn run_metering(metering: Arc<Metering>, realtime: Arc<LiveState>) {
     realtime.connections.wait().await;
     ended.cancel();
     let _ = running.await;
-}
-
-/// Moves observations of histograms into their buckets. Otherwise each would be kept until somebody reads the metrics.
-async fn tidy_metrics(metrics: PrometheusHandle, stopping: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(METRICS_INTERVAL) => metrics.run_upkeep(),
-            () = stopping.cancelled() => return,
-        }
-    }
 }
 
 /// Locks the data folder for this process, unless the database is shared.
