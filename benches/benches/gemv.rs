@@ -1,10 +1,11 @@
 //! A few rows times a large matrix, many rows in 8 bits, one query over many keys (the sizes of Whisper base), and the pointwise part of an LSTM step
 //! (the starter's), on the CPU, against burn's own operations.
 
-use auricle_kernels::gemv::{PackedMatrix, Precision};
-use auricle_kernels::int8_matrix::{Int8Matrix, Int8Rows};
-use auricle_kernels::kv_cache::KvCache;
-use auricle_kernels::{lstm, thread_pool};
+use auricle_kernels::attention::single_query::cpu::KvCache;
+use auricle_kernels::product::gemv::{PackedMatrix, Precision};
+use auricle_kernels::product::int8::cpu::{Int8Matrix, Int8Rows};
+use auricle_kernels::recurrent::lstm;
+use auricle_kernels::thread_pool;
 use burn::tensor::{Device, Distribution, Tensor, activation, module};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 

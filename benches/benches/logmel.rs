@@ -3,7 +3,7 @@
 //! `taskset -c 0 cargo bench --workspace --bench logmel`: on one core. The throughput is in samples; 16,000 a
 //! second is real time.
 
-use auricle_kernels::logmel::{LogMel, LogMelByMatmul, LogMelConfig, LogMelError, LogMelStream, logmel_cpu};
+use auricle_kernels::spectral::logmel::{LogMel, LogMelByMatmul, LogMelConfig, LogMelError, LogMelStream, logmel_cpu};
 use burn::tensor::{Device, DeviceKind, Tensor, TensorData};
 use criterion::{BenchmarkId, Criterion, Throughput};
 

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use auricle_kernels::gemv::{PackedMatrix, Precision};
+use auricle_kernels::product::gemv::{PackedMatrix, Precision};
 use auricle_kernels::thread_pool::{self, ThreadPool};
 use criterion::{Criterion, criterion_group, criterion_main};
 

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use burn::tensor::Device;
 
 use crate::audio::{AudioStream, SAMPLE_RATE};

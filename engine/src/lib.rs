@@ -86,7 +86,7 @@ pub mod unstable {
     inner_modules! { decoding device layers models pipeline scheduler speakers text vad weights }
 }
 
-pub use auricle_kernels::gemv::Precision;
+pub use auricle_kernels::product::gemv::Precision;
 pub use auricle_kernels::vulkan_layers::disable_mesa_device_select;
 pub use blocking::{
     check_detector, check_diarizer, check_model, check_tagger, check_turn_detector, check_voice, load_tagger,

@@ -4,7 +4,7 @@ mod second_pass;
 
 use std::path::PathBuf;
 
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 
 use crate::audio::SAMPLE_RATE;
 use crate::decoding::fusion::FusionWeights;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use auricle_engine::DeviceChoice;
 use auricle_engine::unstable::device;
-use auricle_kernels::frame_ring::{RowFrames, StepFrames};
-use auricle_kernels::fused_attention::{KeyValueRing, RelativePositions, VisibleKeys, Way, Window, attention_by};
+use auricle_kernels::attention::relative::{KeyValueRing, RelativePositions, VisibleKeys, Way, Window, attend_by};
+use auricle_kernels::cache::ring::{RowFrames, StepFrames};
 use burn::tensor::{DType, Distribution, Tensor};
 use clap::Parser;
 
@@ -109,7 +109,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         let flops = 2.0 * products * (rows * heads * frames * (kept + frames) * head) as f64;
         let ways = if columns.is_some() { [Way::Tiles, Way::ByQuery] } else { [Way::Tiles, Way::Products] };
         for way in ways {
-            let compute = || drop(attention_by(way, inputs.clone(), ring.as_ref(), positions.as_ref(), &visible, 0.1));
+            let compute = || drop(attend_by(way, inputs.clone(), ring.as_ref(), positions.as_ref(), &visible, 0.1));
             // A card that waited for kernels to compile has lowered its clock.
             for wanted in [arguments.ms, arguments.ms] {
                 let (began, mut calls) = (Instant::now(), 0);

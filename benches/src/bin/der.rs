@@ -14,7 +14,7 @@ use auricle_engine::unstable::models::voice::VoiceEmbedder;
 use auricle_engine::unstable::speakers::clustering::Clustering;
 use auricle_engine::unstable::speakers::listener::{HeardWindow, Listener};
 use auricle_engine::unstable::vad::shared::SharedVad;
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use burn::tensor::{Device, Tensor, TensorData};
 use clap::Parser;
 

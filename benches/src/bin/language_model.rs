@@ -7,8 +7,8 @@ use auricle_engine::blocking::Engine;
 use auricle_engine::unstable::device;
 use auricle_engine::unstable::models::decoder::{ChatModel, PageArena, PageList, Piece, TemplateMessage};
 use auricle_engine::{ChatEvent, ChatFormat, ChatMessage, ChatOptions, DeviceChoice, EngineOptions, Precision};
-use auricle_kernels::likeliest::likeliest_of;
-use auricle_kernels::paged_attention::PagePrecision;
+use auricle_kernels::attention::paged::cpu::PagePrecision;
+use auricle_kernels::sampling::likeliest::likeliest_of;
 use clap::{Parser, Subcommand};
 use serde_json::{Value, json};
 

@@ -15,7 +15,7 @@ use auricle_engine::unstable::speakers::naming::{DirectedWindow, KnownVoices};
 use auricle_engine::unstable::speakers::words::Activity;
 use auricle_engine::unstable::vad::shared::SharedVad;
 use auricle_engine::{DeviceChoice, EngineOptions};
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use burn::tensor::{Device, Tensor, TensorData};
 use clap::Parser;
 

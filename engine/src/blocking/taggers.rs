@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 
 use super::Engine;
 use crate::catalog::Catalog;

@@ -1,6 +1,6 @@
 //! Confidence of a model in its tokens.
 
-use auricle_kernels::softmax_stats::SoftmaxStats;
+use auricle_kernels::sampling::SoftmaxStats;
 
 /// One minus the normalised entropy of the distribution that `scores` (logits) stand for.
 pub fn confidence(scores: &[f32]) -> f32 {

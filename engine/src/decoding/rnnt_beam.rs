@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use auricle_kernels::softmax_stats::SoftmaxStats;
+use auricle_kernels::sampling::SoftmaxStats;
 
 use super::confidence::confidence;
 use super::fusion::{Fusion, FusionState};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use auricle_kernels::likeliest::likeliest_of;
+use auricle_kernels::sampling::likeliest::likeliest_of;
 
 use crate::error::{Error, Result};
 

@@ -1,6 +1,6 @@
 //! Causal convolutions over the frames of streams: a stream keeps the frames that its next output sees.
 
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::ThreadPool;
 
 use super::{Packed, PackedConvolution};

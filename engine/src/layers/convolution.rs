@@ -1,7 +1,7 @@
 //! Convolutions over frames as products: the taps of each frame side by side, times one matrix.
 
-use auricle_kernels::epilogue::Activation;
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::activation::Activation;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::ThreadPool;
 use burn::tensor::{Slice, Tensor};
 

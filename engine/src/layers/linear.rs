@@ -1,10 +1,9 @@
-use auricle_kernels::activation;
-use auricle_kernels::epilogue::{self, Activation};
-use auricle_kernels::gemv::{FourBitRun, Precision};
-use auricle_kernels::int8_matrix::Int8Matrix;
-use auricle_kernels::product;
-use auricle_kernels::quantized::QuantizedMatrix;
-use auricle_kernels::quantized_blocks::QuantizedBlocks;
+use auricle_kernels::activation::{self, Activation};
+use auricle_kernels::product::blocks::BlockMatrix;
+use auricle_kernels::product::epilogue;
+use auricle_kernels::product::float;
+use auricle_kernels::product::gemv::{FourBitRun, Precision};
+use auricle_kernels::product::int8::{self, Int8Matrix};
 use auricle_kernels::thread_pool;
 use burn::tensor::{DType, Device, Tensor, TensorData, module};
 use half::f16;
@@ -33,9 +32,9 @@ enum Weight {
     /// and the product has them, if the layer is not wide.
     Full(Box<Tensor<2>>),
     /// On GPUs, for products with few rows.
-    Int8(Box<QuantizedMatrix>),
+    Int8(Box<Int8Matrix>),
     /// On GPUs, numbers in runs: products with few rows unpack them in registers, others once.
-    Blocks(Box<QuantizedBlocks>),
+    Blocks(Box<BlockMatrix>),
     /// On the CPU, for products with many rows, which it rounds to 8 bits; with the bias.
     Rounded(Box<Rounded>),
 }
@@ -122,7 +121,7 @@ impl Linear {
         let [_, inputs] = shape;
         let on_cpu = is_cpu(scope.device());
         // The GPU's weights are packed into words of four.
-        let has_int8 = if on_cpu { Int8Matrix::is_fast() } else { inputs.is_multiple_of(4) };
+        let has_int8 = if on_cpu { int8::cpu::Int8Matrix::is_fast() } else { inputs.is_multiple_of(4) };
         if !precision.has_8_bits() || !has_int8 {
             return Ok(Self::load_scaled(scope, &shape, bias, scale)?.with_precision(precision));
         }
@@ -160,7 +159,7 @@ impl Linear {
     }
 
     /// A layer on a GPU whose weights stay numbers in runs.
-    pub fn from_blocks(weight: QuantizedBlocks, bias: Option<Vec<f32>>, device: &Device) -> Self {
+    pub fn from_blocks(weight: BlockMatrix, bias: Option<Vec<f32>>, device: &Device) -> Self {
         let bias = bias.map(|bias| Tensor::from_floats(bias.as_slice(), device));
         let later_bias = bias.clone().unwrap_or_else(|| Tensor::zeros([weight.outputs()], device));
         Self { weight: Weight::Blocks(Box::new(weight)), bias, later_bias: Some(later_bias), is_wide: true }
@@ -180,12 +179,12 @@ impl Linear {
         if precision == Precision::Int4 && inputs.is_multiple_of(FourBitRun::WEIGHTS) {
             let shape = [weight.len() / inputs, inputs];
             let row = |output: usize| FourBitRun::row(&weight[output * inputs..][..inputs]);
-            let blocks = QuantizedBlocks::new(shape, FourBitRun::WEIGHTS, row, FourBitRun::weights, device);
+            let blocks = BlockMatrix::new(shape, FourBitRun::WEIGHTS, row, FourBitRun::weights, device);
             return Self::from_blocks(blocks, bias, device);
         }
         let bias = bias.map(|bias| Tensor::from_floats(bias.as_slice(), device));
         let later_bias = bias.clone().unwrap_or_else(|| Tensor::zeros([weight.len() / inputs], device));
-        let weight = Weight::Int8(Box::new(QuantizedMatrix::new(weight, inputs, device)));
+        let weight = Weight::Int8(Box::new(Int8Matrix::new(weight, inputs, device)));
         Self { weight, bias, later_bias: Some(later_bias), is_wide: false }
     }
 
@@ -244,7 +243,7 @@ impl Linear {
         match (&self.weight, &self.later_bias) {
             (Weight::Full(weight), Some(bias)) => {
                 let input = self.input(input);
-                return product::biased_product(input, weight.as_ref().clone(), bias.clone(), Some(activation));
+                return float::biased_product(input, weight.as_ref().clone(), bias.clone(), Some(activation));
             }
             (_, Some(bias)) => return epilogue::activate(self.product(input, None), bias.clone(), activation),
             (_, None) => {}
@@ -314,8 +313,8 @@ impl Linear {
                 }
                 let (input, weight) = (self.input(input), weight.as_ref().clone());
                 match bias {
-                    Some(bias) => product::biased_product(input, weight, bias.clone(), None),
-                    None => product::product(input, weight),
+                    Some(bias) => float::biased_product(input, weight, bias.clone(), None),
+                    None => float::product(input, weight),
                 }
             }
             Weight::Rounded(layer) => {
@@ -328,11 +327,11 @@ impl Linear {
             }
             Weight::Int8(weight) => by_rows(input, bias, |x| weight.forward(x)),
             Weight::Blocks(weight) => by_rows(input, bias, |x| {
-                if x.dims()[0] <= product::FEW_ROWS {
+                if x.dims()[0] <= float::FEW_ROWS {
                     return weight.forward(x);
                 }
                 let dtype = if has_f16(&x.device()) { DType::F16 } else { DType::F32 };
-                product::product(x, weight.unpacked(dtype))
+                float::product(x, weight.unpacked(dtype))
             }),
         }
     }

@@ -1,5 +1,5 @@
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::lstm;
+use auricle_kernels::product::gemv::Precision;
+use auricle_kernels::recurrent::lstm;
 use burn::tensor::Tensor;
 
 use super::linear::{Linear, transpose};

@@ -1,4 +1,4 @@
-use auricle_kernels::gemv::{BlockMatrix, EightBitRun, FourBitRun, PackedMatrix, Precision};
+use auricle_kernels::product::gemv::{BlockMatrix, EightBitRun, FourBitRun, PackedMatrix, Precision};
 use auricle_kernels::thread_pool::ThreadPool;
 
 /// A matrix of weights `[outputs, inputs]` on the CPU, for products of a few rows.

@@ -1,6 +1,6 @@
-use auricle_kernels::gemv::{PackedMatrix, Precision};
-use auricle_kernels::int8_matrix::Int8Matrix;
 use auricle_kernels::norm::layer_norm_rows_with;
+use auricle_kernels::product::gemv::{PackedMatrix, Precision};
+use auricle_kernels::product::int8::cpu::Int8Matrix;
 use auricle_kernels::thread_pool::ThreadPool;
 
 use super::{Bias, Matrix, Rounded};

@@ -2,8 +2,8 @@
 
 use std::thread::{self, ThreadId};
 
+use auricle_kernels::cache::state::write_columns;
 use auricle_kernels::recording::Recording;
-use auricle_kernels::state_cache::write_columns;
 use burn::tensor::{Device, Int, Tensor};
 
 use super::upload;

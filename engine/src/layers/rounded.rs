@@ -1,4 +1,4 @@
-use auricle_kernels::int8_matrix::{Int8Matrix, Int8Rows};
+use auricle_kernels::product::int8::cpu::{Int8Matrix, Int8Rows};
 use auricle_kernels::thread_pool::ThreadPool;
 
 use super::{Bias, scaled};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use auricle_kernels::logmel::LogMelStream;
+use auricle_kernels::spectral::logmel::LogMelStream;
 
 use super::windows::{self, LENGTH};
 use crate::audio::SAMPLE_RATE;

@@ -3,27 +3,44 @@
 // Other modules of the kernels use the rest.
 #![allow(dead_code)]
 
+#[path = "../../../kernels/src/attention"]
+pub mod attention {
+    pub mod int8;
+    pub mod paged {
+        pub mod cpu;
+    }
+    pub mod relative {
+        pub mod cpu;
+    }
+    pub mod single_query {
+        pub mod cpu;
+    }
+}
 #[path = "../../../kernels/src/channels.rs"]
 pub mod channels;
-#[path = "../../../kernels/src/convolution/mod.rs"]
-pub mod convolution;
-#[path = "../../../kernels/src/gemv/mod.rs"]
-pub mod gemv;
-#[path = "../../../kernels/src/int8_attention.rs"]
-pub mod int8_attention;
-#[path = "../../../kernels/src/int8_matrix/mod.rs"]
-pub mod int8_matrix;
-#[path = "../../../kernels/src/kv_cache.rs"]
-pub mod kv_cache;
-#[path = "../../../kernels/src/matmul.rs"]
-mod matmul;
+#[path = "../../../kernels/src/convolution"]
+pub mod convolution {
+    pub mod dense {
+        pub mod cpu;
+    }
+}
 #[cfg(target_arch = "aarch64")]
 #[path = "../../../kernels/src/neon.rs"]
 mod neon;
-#[path = "../../../kernels/src/paged_attention.rs"]
-pub mod paged_attention;
-#[path = "../../../kernels/src/relative_attention.rs"]
-pub mod relative_attention;
+#[path = "../../../kernels/src/norm"]
+pub mod norm {
+    pub mod instance {
+        pub mod cpu;
+    }
+}
+#[path = "../../../kernels/src/product"]
+pub mod product {
+    pub mod gemv;
+    pub mod int8 {
+        pub mod cpu;
+    }
+    pub(crate) mod slices;
+}
 #[path = "../../../kernels/src/thread_pool.rs"]
 pub mod thread_pool;
 #[path = "../../../kernels/src/vector_math.rs"]

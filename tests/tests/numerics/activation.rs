@@ -2,8 +2,8 @@
 //! shapes.
 
 use auricle_kernels::activation as kernels;
-use auricle_kernels::lstm::cell_batch;
 use auricle_kernels::norm::layer_norm;
+use auricle_kernels::recurrent::lstm::cell_batch;
 use auricle_tests::{Oracle, devices};
 use burn::tensor::{Device, Distribution, Tensor, activation, module};
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use auricle_engine::unstable::models::decoder::{ChatModel, PageArena, PageList, Piece};
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::paged_attention::PagePrecision;
+use auricle_kernels::attention::paged::cpu::PagePrecision;
+use auricle_kernels::product::gemv::Precision;
 use auricle_tests::{Oracle, with_config};
 use burn::tensor::Device;
 
@@ -109,7 +109,10 @@ fn rounded_inputs_stay_near() {
         let error = (off / size).sqrt();
         assert!(error < 0.03, "{name}: {error:e}");
         // A processor without the instruction keeps 32 bits.
-        assert!(error > 0.0 || !auricle_kernels::int8_matrix::Int8Matrix::is_fast(), "{name}: nothing is rounded");
+        assert!(
+            error > 0.0 || !auricle_kernels::product::int8::cpu::Int8Matrix::is_fast(),
+            "{name}: nothing is rounded"
+        );
     }
 }
 

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use auricle_engine::Precision;
 use auricle_engine::unstable::models::decoder::{ChatModel, PageList, Piece};
-use auricle_kernels::gemv::WeightRun;
+use auricle_kernels::activation::Activation;
+use auricle_kernels::attention::paged::cpu::PAGE;
+use auricle_kernels::attention::paged::{self, Heads, PageTables, StepToken, Turn};
 use auricle_kernels::launches::count;
-use auricle_kernels::likeliest::likeliest;
-use auricle_kernels::page_cache::{self, Heads, PageTables, StepToken, Turn};
-use auricle_kernels::paged_attention::PAGE;
-use auricle_kernels::quantized_blocks::QuantizedBlocks;
-use auricle_kernels::{epilogue, norm};
+use auricle_kernels::norm;
+use auricle_kernels::product::blocks::BlockMatrix;
+use auricle_kernels::product::epilogue;
+use auricle_kernels::product::gemv::WeightRun;
+use auricle_kernels::sampling::likeliest::likeliest;
 use auricle_tests::{Oracle, devices};
 use burn::tensor::{DType, Device, Distribution, Tensor, TensorData, activation};
 
@@ -50,11 +52,8 @@ fn norms_and_gates_follow_their_definitions() {
             close("a sum", &sum, &(x.clone() + more.clone()), 1e-6);
             close("its norm", &normed, &definition(&(x.clone() + more.clone())), 1e-5);
             let bias = random([2 * size], &device);
-            let gated = epilogue::activate(
-                Tensor::cat(vec![x.clone(), more.clone()], 1),
-                bias.clone(),
-                epilogue::Activation::SwiGlu,
-            );
+            let gated =
+                epilogue::activate(Tensor::cat(vec![x.clone(), more.clone()], 1), bias.clone(), Activation::SwiGlu);
             let with = |x: &Tensor<2>, from: usize| x.clone() + bias.clone().narrow(0, from, size).unsqueeze();
             close("gates", &gated, &(activation::silu(with(&x, 0)) * with(&more, size)), 1e-5);
         }
@@ -110,7 +109,7 @@ fn quantised_blocks_are_their_values() {
                 });
                 runs.collect()
             };
-            let matrix = QuantizedBlocks::new([outputs, inputs], run / 2, row, as_run, &device);
+            let matrix = BlockMatrix::new([outputs, inputs], run / 2, row, as_run, &device);
             let values: Vec<f32> = (0..inputs)
                 .flat_map(|input| {
                     (0..outputs).map(move |output| {
@@ -160,8 +159,8 @@ fn attention_over_pages_equals_its_twin() {
                 };
                 let tables = PageTables::new(&tokens, &pages, device);
                 let cache = moved(&cache, device).cast(dtype);
-                let (queries, cache) = page_cache::store(moved(&inputs, device), &turn, &tables, cache, heads);
-                let attended = page_cache::attend(queries.clone(), &tables, &cache, heads);
+                let (queries, cache) = paged::store(moved(&inputs, device), &turn, &tables, cache, heads);
+                let attended = paged::attend(queries.clone(), &tables, &cache, heads);
                 (queries, cache, attended)
             };
             let (queries, cache, attended) = run(&cpu, DType::F32);
@@ -211,8 +210,8 @@ fn attention_to_a_window_over_rings_of_pages_follows_its_definition() {
                 let (rows, expected) = (moved(&of_step(&inputs), &device), of_step(&expected));
                 for _ in 0..2 {
                     let queries;
-                    (queries, cache) = page_cache::store(rows.clone(), &turn, &tables, cache, heads);
-                    let attended = page_cache::attend(queries, &tables, &cache, heads);
+                    (queries, cache) = paged::store(rows.clone(), &turn, &tables, cache, heads);
+                    let attended = paged::attend(queries, &tables, &cache, heads);
                     close(&format!("{window} from {from}"), &attended, &expected, 1e-4);
                 }
             }
@@ -297,7 +296,7 @@ fn assert_texts_side_by_side(name: &str, gpu: &Device, precision: Precision, tol
     let prompts: Vec<Vec<u32>> = (0..5u32).map(|n| (0..40 + 50 * n).map(|at| (at * 37 + n) % 300).collect()).collect();
     let account: Arc<str> = "one".into();
     let of = |model: &ChatModel| {
-        let mut arena = model.arena_of(auricle_kernels::paged_attention::PagePrecision::F32, 64 << 20);
+        let mut arena = model.arena_of(auricle_kernels::attention::paged::cpu::PagePrecision::F32, 64 << 20);
         let mut lists: Vec<PageList> = (0..7).map(|_| PageList::default()).collect();
         // A text that holds more pages than are allocated at first.
         assert!(arena.extend(&mut lists[6], 70 * PAGE));
@@ -378,7 +377,7 @@ fn steps_that_are_recorded_give_the_scores_of_the_cpu_without_launches() {
     let models =
         [ChatModel::load(&name).unwrap(), ChatModel::load_on(&name, Precision::default(), &gpu, None).unwrap()];
     let of = |model: &ChatModel| {
-        let mut arena = model.arena_of(auricle_kernels::paged_attention::PagePrecision::F32, 64 << 20);
+        let mut arena = model.arena_of(auricle_kernels::attention::paged::cpu::PagePrecision::F32, 64 << 20);
         let mut lists: Vec<PageList> = (0..4).map(|_| PageList::default()).collect();
         let mut computed = [20, 33, 112];
         for (at, list) in lists[..3].iter_mut().enumerate() {

@@ -1,10 +1,11 @@
 //! Epilogues of products and the convolution of a conformer, each one launch, against burn's own operations, on the CPU and on a Vulkan
 //! adapter.
 
-use auricle_kernels::epilogue::{Activation, activate, add, add_and_norm, add_and_norm_twice};
-use auricle_kernels::frame_convolution::FrameConvolution;
-use auricle_kernels::frame_ring::{RowFrames, StepFrames, store};
+use auricle_kernels::activation::Activation;
+use auricle_kernels::cache::ring::{RowFrames, StepFrames, store};
+use auricle_kernels::convolution::depthwise::DepthwiseConv;
 use auricle_kernels::launches::count;
+use auricle_kernels::product::epilogue::{activate, add, add_and_norm, add_and_norm_twice};
 use auricle_tests::{Oracle, devices};
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Distribution, Tensor, activation, module};
@@ -77,7 +78,7 @@ fn a_convolution_over_frames_is_that_of_burn() {
             let (x, real) = (random([2, frames, channels], &device), [0..frames, frames / 4..frames - frames / 3]);
             let weight = random([taps, channels], &device);
             let [bias, gamma, beta] = [(); 3].map(|()| random::<1>([channels], &device));
-            let convolution = FrameConvolution {
+            let convolution = DepthwiseConv {
                 weight: weight.clone(),
                 bias: bias.clone(),
                 norm: has_norm.then(|| [gamma.clone(), beta.clone()]),
@@ -111,7 +112,7 @@ fn a_convolution_over_a_ring_is_that_over_all_frames() {
         for (taps, steps) in [(9, vec![1; 20]), (9, vec![4, 1, 14, 2]), (3, vec![3, 1, 1])] {
             let (channels, total) = (34, steps.iter().sum());
             let whole = random([2, total, channels], &device);
-            let convolution = FrameConvolution {
+            let convolution = DepthwiseConv {
                 weight: random([taps, channels], &device),
                 bias: random([channels], &device),
                 norm: Some([random([channels], &device), random([channels], &device)]),

@@ -3,7 +3,7 @@
 
 use std::error::Error;
 
-use auricle_kernels::logmel::{
+use auricle_kernels::spectral::logmel::{
     LogMel, LogMelBlock, LogMelByMatmul, LogMelConfig, LogMelError, LogMelStream, TablePrecision, logmel_cpu,
 };
 use auricle_tests::devices;

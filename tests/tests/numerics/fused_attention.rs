@@ -1,8 +1,8 @@
 //! Attention of many queries in one launch against its definition in f64, on the CPU and on a Vulkan adapter: all head sizes in use,
 //! long and short, with positions and without, with every window, and over the ring of a stream at any age.
 
-use auricle_kernels::frame_ring::{RowFrames, StepFrames, store_both};
-use auricle_kernels::fused_attention::{KeyValueRing, RelativePositions, VisibleKeys, Way, Window, attention_by};
+use auricle_kernels::attention::relative::{KeyValueRing, RelativePositions, VisibleKeys, Way, Window, attend_by};
+use auricle_kernels::cache::ring::{RowFrames, StepFrames, store_both};
 use auricle_kernels::launches::count;
 use auricle_tests::{Oracle, devices};
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
@@ -135,7 +135,7 @@ impl Case {
         let positions = self.has_positions.then(|| RelativePositions { keys: flat(&distances), biases: flat(&biases) });
         let visible = VisibleKeys { frames: StepFrames::alone(1, self.new.clone(), device), window, first };
         let inputs = [&row.queries, &row.keys, &row.values].map(|x| split(x, heads, device).cast(dtype));
-        let (found, launches) = count(|| attention_by(way, inputs, None, positions.as_ref(), &visible, 0.7));
+        let (found, launches) = count(|| attend_by(way, inputs, None, positions.as_ref(), &visible, 0.7));
         assert!(way == Way::Products || launches.total() <= 1, "{:?}", launches.by_kernel());
         let found = Oracle::values(found.cast(FloatDType::F32));
         let distances = Distances { keys: &distances, zero: queries - 1, biases: &biases };
@@ -301,7 +301,7 @@ fn rows_of_products_are_those_of_one_kernel() {
                 biases: positions.biases.clone().cast(dtype),
             };
             let by = |way| {
-                let out = attention_by(way, inputs.clone(), None, Some(&positions), &visible, 0.25);
+                let out = attend_by(way, inputs.clone(), None, Some(&positions), &visible, 0.25);
                 Oracle::values(out.cast(FloatDType::F32))
             };
             let tolerance = if dtype == FloatDType::F32 { 1e-5 } else { 5e-3 };
@@ -355,7 +355,7 @@ fn streams_of_any_age_see_what_their_window_holds() {
                 let [queries, keys, values] = news.map(|rows| Tensor::cat(rows, 0));
                 let inputs = [queries, keys.clone(), values.clone()];
                 let by = |way| {
-                    let found = attention_by(way, inputs.clone(), Some(&ring), Some(&positions), &visible, 0.4);
+                    let found = attend_by(way, inputs.clone(), Some(&ring), Some(&positions), &visible, 0.4);
                     Oracle::values(found)
                 };
                 let results = [by(Way::Tiles), by(Way::ByQuery)];

@@ -1,8 +1,9 @@
 //! Kernels of attention, GELU and few rows against burn's own operations, for shapes of every kind.
 
-use auricle_kernels::gemv::{PackedMatrix, Precision};
-use auricle_kernels::kv_cache::KvCache;
-use auricle_kernels::{activation as kernels, attention, thread_pool};
+use auricle_kernels::attention::full;
+use auricle_kernels::attention::single_query::cpu::KvCache;
+use auricle_kernels::product::gemv::{PackedMatrix, Precision};
+use auricle_kernels::{activation as kernels, thread_pool};
 use auricle_tests::{Oracle, devices};
 use burn::tensor::{Device, Distribution, Tensor, activation};
 
@@ -44,7 +45,7 @@ fn attention_is_softmax_of_products() {
             let size = heads * head;
             let query = random([rows, queries, size], &device);
             let (key, value) = (random([rows, keys, size], &device), random([rows, keys, size], &device));
-            let ours = attention::attention(query.clone(), key.clone(), value.clone(), heads);
+            let ours = full::attend(query.clone(), key.clone(), value.clone(), heads);
             if keys == 0 {
                 assert!(Oracle::values(ours).iter().all(|value| *value == 0.0));
                 continue;

@@ -1,10 +1,10 @@
 //! The kernels of sampling, single-query attention and state caches against their CPU twins, on the CPU and on a Vulkan adapter.
 
-use auricle_kernels::attention::{KeyRanges, single_query_attention};
-use auricle_kernels::gemv::{PackedMatrix, Precision};
-use auricle_kernels::quantized::QuantizedMatrix;
+use auricle_kernels::attention::single_query::{self, KeyRanges};
+use auricle_kernels::cache::state::{BatchSlots, prepend, store, write_columns};
+use auricle_kernels::product::gemv::{PackedMatrix, Precision};
+use auricle_kernels::product::int8::Int8Matrix;
 use auricle_kernels::sampling::{SamplingParams, TokenMask, TopTokens, unpack};
-use auricle_kernels::state_cache::{BatchSlots, prepend, store, write_columns};
 use auricle_kernels::thread_pool;
 use auricle_tests::devices;
 use burn::tensor::{Device, Tensor, TensorData, activation};
@@ -116,7 +116,7 @@ fn one_query_sees_its_span() {
             );
             let values = whole.narrow(2, 3, columns);
             let spans: Vec<_> = (0..rows).map(|row| row..columns - row / 2).collect();
-            let found = single_query_attention(
+            let found = single_query::attend(
                 query.clone(),
                 keys.clone(),
                 values.clone(),
@@ -146,7 +146,7 @@ fn an_eight_bit_matrix_equals_the_cpu_twin() {
                 PackedMatrix::new(&weights, inputs, outputs, Precision::Int8).forward(pool, &x, None)
             });
             let tensor = Tensor::<2>::from_data(TensorData::new(x, [rows, inputs]), &device);
-            let found = QuantizedMatrix::new(&weights, inputs, &device).forward(tensor);
+            let found = Int8Matrix::new(&weights, inputs, &device).forward(tensor);
             assert_eq!(found.dims(), [rows, outputs]);
             for (found, wanted) in found.into_data().try_to_vec::<f32>().unwrap().iter().zip(&wanted) {
                 assert!(

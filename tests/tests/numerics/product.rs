@@ -1,9 +1,10 @@
 //! Matrix products of every division, against burn's on the CPU, in 32 and in 16 bits.
 
-use auricle_kernels::epilogue::{self, Activation};
+use auricle_kernels::activation::Activation;
 use auricle_kernels::launches::count;
-use auricle_kernels::matrix_units::UnitTile;
-use auricle_kernels::product::{Division, Tile, biased_product, divided_product, product};
+use auricle_kernels::product::epilogue;
+use auricle_kernels::product::float::UnitTile;
+use auricle_kernels::product::float::{Division, Tile, biased_product, divided_product, product};
 use auricle_tests::{Oracle, devices};
 use burn::tensor::{DType, Device, Distribution, Tensor};
 

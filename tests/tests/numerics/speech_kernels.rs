@@ -1,18 +1,19 @@
 //! The kernels of speech synthesis on a Vulkan adapter against their twins on the CPU, which other tests hold to their definitions.
 
 use auricle_kernels::activation;
-use auricle_kernels::bidirectional_lstm::bidirectional_lstm;
-use auricle_kernels::epilogue::{Activation as Function, activate};
-use auricle_kernels::frame_ring::{RowFrames, StepFrames, store};
-use auricle_kernels::harmonics::harmonics;
-use auricle_kernels::instance_norm::{Activation, instance_norm};
+use auricle_kernels::activation::Activation as Function;
+use auricle_kernels::cache::ring::{RowFrames, StepFrames, store};
+use auricle_kernels::convolution::dense::{self, Windows};
+use auricle_kernels::convolution::stream::{StreamConvolution, StreamFrames};
 use auricle_kernels::launches::count;
-use auricle_kernels::modulated_norm::ModulatedNorm;
+use auricle_kernels::norm::instance::{Activation, instance_norm};
 use auricle_kernels::norm::layer_norm_with;
-use auricle_kernels::polar_istft::polar_istft;
-use auricle_kernels::polar_stft::polar_stft;
-use auricle_kernels::stream_convolution::{StreamConvolution, StreamFrames};
-use auricle_kernels::window_product::{Windows, window_product};
+use auricle_kernels::norm::modulated::ModulatedNorm;
+use auricle_kernels::product::epilogue::activate;
+use auricle_kernels::recurrent::bidirectional_lstm::bidirectional_lstm;
+use auricle_kernels::spectral::harmonics::harmonics;
+use auricle_kernels::spectral::istft::polar_istft;
+use auricle_kernels::spectral::stft::polar_stft;
 use auricle_tests::{Oracle, devices};
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{Device, Distribution, Tensor, TensorData, module};
@@ -67,12 +68,12 @@ fn a_window_product_is_a_convolution() {
             let [x, weight] = [&x, &weight].map(|x| on(&device, x));
             let bias = on(&device, &bias);
             let windows = Windows { frames: burns.dims()[0], stride, dilation, before, slope: 1.0 };
-            let (ours, launches) = count_of(|| window_product(x.clone(), weight.clone(), bias.clone(), windows, None));
+            let (ours, launches) = count_of(|| dense::convolve(x.clone(), weight.clone(), bias.clone(), windows, None));
             assert_eq!(launches, usize::from(!on_cpu));
             close("a convolution", ours, burns.clone(), 2e-5);
             let residual = random(burns.dims(), 1.0);
             let added = Some((on(&device, &residual), 0.5));
-            close("added", window_product(x, weight, bias, windows, added), burns + residual * 0.5, 2e-5);
+            close("added", dense::convolve(x, weight, bias, windows, added), burns + residual * 0.5, 2e-5);
         }
     }
 }
@@ -83,9 +84,9 @@ fn many_cubes_compute_larger_tiles_with_the_same_result() {
     let [x, weight] = [random([frames, inputs], 1.0), random([taps * inputs, outputs], 0.3)];
     let bias = random([outputs], 1.0);
     let windows = Windows { slope: 0.1, ..Windows::around(frames, taps, 1) };
-    let twins = window_product(x.clone(), weight.clone(), bias.clone(), windows, None);
+    let twins = dense::convolve(x.clone(), weight.clone(), bias.clone(), windows, None);
     for (device, _) in devices() {
-        let ours = window_product(on(&device, &x), on(&device, &weight), on(&device, &bias), windows, None);
+        let ours = dense::convolve(on(&device, &x), on(&device, &weight), on(&device, &bias), windows, None);
         close("large tiles", ours, twins.clone(), 2e-5);
     }
 }
@@ -104,7 +105,7 @@ fn two_taps_and_places_are_a_transposed_convolution() {
     let windows = Windows { frames: frames + 1, before: 1, ..Windows::around(0, 2, 1) };
     for (device, _) in devices() {
         let none = Tensor::zeros([rate * outputs], &device);
-        let places = window_product(on(&device, &x), on(&device, &weight), none, windows, None);
+        let places = dense::convolve(on(&device, &x), on(&device, &weight), none, windows, None);
         let ours = places.reshape([(frames + 1) * rate, outputs]).narrow(0, rate / 2, rate * frames);
         close("a transposed convolution", ours, burns.clone(), 2e-5);
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use auricle_engine::unstable::models::voice::VoiceEmbedder;
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use auricle_tests::{Oracle, devices, with_config};
 use burn::tensor::Device;
 

@@ -11,9 +11,9 @@ use auricle_engine::unstable::models::whisper::{
     Config, DecodeOptions, DecodedWindow, DecodingBatch, Previous, SpecialTokens, Task, TokenRules, Whisper,
     compression_ratio, median_filter, token_times, warp,
 };
-use auricle_kernels::gemv::FourBitRun;
-use auricle_kernels::int8_matrix::Int8Matrix;
-use auricle_kernels::logmel::{LogMel, LogMelConfig};
+use auricle_kernels::product::gemv::FourBitRun;
+use auricle_kernels::product::int8::cpu::Int8Matrix;
+use auricle_kernels::spectral::logmel::{LogMel, LogMelConfig};
 use auricle_tests::{Oracle, devices, relative_error};
 use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use serde::Deserialize;
 
 use super::model::{Token, TokenClassifier};

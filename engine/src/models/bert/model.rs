@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use auricle_kernels::activation::gelu_in_place;
-use auricle_kernels::attention::self_attention;
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::attention::full::self_attention;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::Device;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use tokenizers::Tokenizer;
 
 use super::model::{Token, TokenClassifier};

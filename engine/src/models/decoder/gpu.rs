@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use auricle_kernels::epilogue::Activation;
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::activation::Activation;
+use auricle_kernels::attention::paged::{self, Heads, PageTables, StepToken, Turn};
 use auricle_kernels::norm::{add_and_rms_norm, rms_norm};
-use auricle_kernels::page_cache::{self, Heads, PageTables, StepToken, Turn};
-use auricle_kernels::quantized_blocks::QuantizedBlocks;
+use auricle_kernels::product::blocks::BlockMatrix;
+use auricle_kernels::product::gemv::Precision;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use half::f16;
 use rayon::prelude::*;
@@ -259,9 +259,8 @@ impl GpuNetwork {
         for (layer, block) in self.blocks.iter().enumerate() {
             let input = normed.take().unwrap_or_else(|| rms_norm(x.clone(), block.norm.clone(), epsilon));
             turn.norms.clone_from(&block.head_norms);
-            let (queries, cache) =
-                page_cache::store(block.input.forward(input), &turn, tables, card.take(layer), heads);
-            let attended = page_cache::attend(queries, tables, &cache, heads);
+            let (queries, cache) = paged::store(block.input.forward(input), &turn, tables, card.take(layer), heads);
+            let attended = paged::attend(queries, tables, &cache, heads);
             card.put(layer, cache);
             let [sum, inner] = add_and_rms_norm(x, block.out.forward(attended), block.inner_norm.clone(), epsilon);
             let gated = block.inner.forward_activated(inner, Activation::SwiGlu);
@@ -279,7 +278,7 @@ fn stacked_blocks(
     parts: &[(&str, usize, RowOrder)],
     inputs: usize,
     device: &Device,
-) -> QuantizedBlocks {
+) -> BlockMatrix {
     let outputs = parts.iter().map(|(_, outputs, _)| outputs).sum();
     let run = stored.iter().map(StoredRuns::run).min().unwrap_or(1);
     let row = |output: usize| {
@@ -292,7 +291,7 @@ fn stacked_blocks(
         }
         Vec::new()
     };
-    QuantizedBlocks::new([outputs, inputs], run, row, as_weights, device)
+    BlockMatrix::new([outputs, inputs], run, row, as_weights, device)
 }
 
 /// Pages of a row of the table for sequences of at most so many, so that few shapes occur.

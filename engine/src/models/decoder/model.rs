@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use auricle_kernels::gemv::{Precision, widens_16_bits};
-use auricle_kernels::likeliest::likeliest_of;
-use auricle_kernels::paged_attention::PagePrecision;
+use auricle_kernels::attention::paged::cpu::PagePrecision;
+use auricle_kernels::product::gemv::{Precision, widens_16_bits};
+use auricle_kernels::sampling::likeliest::likeliest_of;
 use burn::tensor::Device;
 use chrono::NaiveDateTime;
 use serde_json::Value as Json;

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use auricle_kernels::activation::swiglu_in_place;
+use auricle_kernels::attention::paged::cpu::{PageShape, attend};
 use auricle_kernels::norm::rms_norm_rows;
-use auricle_kernels::paged_attention::{PageShape, attend};
 use auricle_kernels::thread_pool::{self, ThreadPool};
 
 use super::config::{Config, Family};
@@ -243,7 +243,7 @@ impl Network {
         // The heads of queries that share a head of keys, side by side.
         let group = heads / kv_heads * head;
         struct Task<'a> {
-            pages: &'a [&'a auricle_kernels::paged_attention::Page],
+            pages: &'a [&'a auricle_kernels::attention::paged::cpu::Page],
             first: usize,
             count: usize,
             position: usize,

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use auricle_kernels::page_cache::Heads;
-use auricle_kernels::paged_attention::{PAGE, Page, PagePrecision, PageShape};
+use auricle_kernels::attention::paged::Heads;
+use auricle_kernels::attention::paged::cpu::{PAGE, Page, PagePrecision, PageShape};
 use burn::tensor::{DType, Device, Tensor};
 
 use super::step_scores::StepScores;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use auricle_kernels::gemv::{BlockMatrix, PackedMatrix, Precision, WeightRun};
+use auricle_kernels::product::gemv::{BlockMatrix, PackedMatrix, Precision, WeightRun};
 use burn::tensor::Device;
 
 use super::config::{Config, Family};

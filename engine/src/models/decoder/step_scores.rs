@@ -1,6 +1,6 @@
 //! The results of a step of the network on a GPU.
 
-use auricle_kernels::likeliest::likeliest;
+use auricle_kernels::sampling::likeliest::likeliest;
 use burn::tensor::Tensor;
 
 /// The scores of the texts that want some.

@@ -1,6 +1,6 @@
 //! A loaded checkpoint: features, encoder, head and tokenizer.
 
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use std::ops::Range;
 use std::path::Path;
 

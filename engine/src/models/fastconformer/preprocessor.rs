@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use auricle_kernels::logmel::{LogMel, LogMelConfig, LogMelError, LogMelStream, TablePrecision};
+use auricle_kernels::spectral::logmel::{LogMel, LogMelConfig, LogMelError, LogMelStream, TablePrecision};
 use burn::tensor::{Device, Tensor, TensorData};
 use serde::Deserialize;
 

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use auricle_kernels::activation;
-use auricle_kernels::depthwise::DepthwiseConv;
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::relative_attention::{MAX_QUERIES, PositionKeys, RelativeQueries, SlidingKvCache};
+use auricle_kernels::attention::relative::cpu::{MAX_QUERIES, PositionKeys, RelativeQueries, SlidingKvCache};
+use auricle_kernels::convolution::depthwise::cpu::DepthwiseConv;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 
 use super::config::{Config, PredictorConfig, StackConfig};

@@ -1,7 +1,8 @@
 //! Adaptive instance normalisation and the residual blocks of it: a style sets factor and bias of each channel.
 
-use auricle_kernels::channels::{Activation, Channels};
-use auricle_kernels::convolution::ChannelConvolution;
+use auricle_kernels::channels::Channels;
+use auricle_kernels::convolution::dense::cpu::ChannelConvolution;
+use auricle_kernels::norm::instance::cpu::{Activation, instance_norm};
 use auricle_kernels::thread_pool::ThreadPool;
 
 use super::weight_norm;
@@ -74,7 +75,7 @@ impl AdaIn {
                 *scale *= factor[channel];
             }
         }
-        x.normalised(pool, &scale, &shift, activation)
+        instance_norm(x, pool, &scale, &shift, activation)
     }
 }
 

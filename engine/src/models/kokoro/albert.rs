@@ -1,8 +1,8 @@
 //! The encoder of symbols that prosody is predicted from: ALBERT, one layer that is applied several times.
 
 use auricle_kernels::activation::gelu_tanh_in_place;
-use auricle_kernels::attention::self_attention;
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::attention::full::self_attention;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::ThreadPool;
 
 use super::config::AlbertConfig;

@@ -1,7 +1,7 @@
 //! The network on the CPU.
 
 use auricle_kernels::channels::Channels;
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool;
 
 use super::albert::Albert;

@@ -1,7 +1,7 @@
 //! Encoded symbols, pitch and energy of frames to what the generator makes samples of.
 
 use auricle_kernels::channels::Channels;
-use auricle_kernels::convolution::ChannelConvolution;
+use auricle_kernels::convolution::dense::cpu::ChannelConvolution;
 use auricle_kernels::thread_pool::ThreadPool;
 
 use super::adain::{AdaInBlock, convolution};

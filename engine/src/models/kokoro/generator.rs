@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use auricle_kernels::channels::{Activation, Channels};
-use auricle_kernels::convolution::ChannelConvolution;
-use auricle_kernels::istft::Istft;
+use auricle_kernels::channels::Channels;
+use auricle_kernels::convolution::dense::cpu::ChannelConvolution;
+use auricle_kernels::norm::instance::cpu::Activation;
+use auricle_kernels::spectral::istft::Istft;
 use auricle_kernels::thread_pool::ThreadPool;
 use realfft::num_complex::Complex;
 

@@ -1,7 +1,7 @@
 //! An LSTM in both directions over the positions of an utterance.
 
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::lstm;
+use auricle_kernels::product::gemv::Precision;
+use auricle_kernels::recurrent::lstm;
 use auricle_kernels::thread_pool::ThreadPool;
 
 use crate::error::Result;

@@ -1,9 +1,9 @@
 //! Durations of symbols, and pitch and energy of frames.
 
 use auricle_kernels::channels::Channels;
-use auricle_kernels::convolution::ChannelConvolution;
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::convolution::dense::cpu::ChannelConvolution;
 use auricle_kernels::norm::layer_norm_rows;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::ThreadPool;
 
 use super::adain::{AdaInBlock, convolution};

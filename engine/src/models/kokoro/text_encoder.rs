@@ -1,7 +1,7 @@
 //! The encoder of symbols that samples are made from: convolutions and an LSTM.
 
 use auricle_kernels::channels::Channels;
-use auricle_kernels::convolution::ChannelConvolution;
+use auricle_kernels::convolution::dense::cpu::ChannelConvolution;
 use auricle_kernels::norm::layer_norm_rows;
 use auricle_kernels::thread_pool::ThreadPool;
 

@@ -1,6 +1,6 @@
 //! The backbone: a causal transformer over one sequence of a voice, text, and the latents so far.
 
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::ThreadPool;
 
 use super::config::{ConditionConfig, Config};

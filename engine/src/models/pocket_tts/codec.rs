@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use auricle_kernels::activation;
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::ThreadPool;
 use burn::tensor::Device;
 

@@ -1,8 +1,8 @@
 //! The flow head: noise and a hidden state of the backbone to the next latent.
 
 use auricle_kernels::activation;
-use auricle_kernels::gemv::Precision;
 use auricle_kernels::norm::layer_norm_rows_with;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 
 use super::config::{Config, FlowConfig, FlowForm};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::Device;
 

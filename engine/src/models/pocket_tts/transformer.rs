@@ -2,8 +2,8 @@
 //! audio decoder, which see a window.
 
 use auricle_kernels::activation;
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::relative_attention::{MAX_QUERIES, PositionKeys, RelativeQueries, SlidingKvCache};
+use auricle_kernels::attention::relative::cpu::{MAX_QUERIES, PositionKeys, RelativeQueries, SlidingKvCache};
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::ThreadPool;
 use serde::Deserialize;
 

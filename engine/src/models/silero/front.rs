@@ -1,7 +1,7 @@
 //! Chunks to the input of the recurrent cell: STFT magnitudes and four convolutions, many chunks at once. On the calling thread alone: it
 //! runs beside the recogniser, which has the other threads.
 
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::ThreadPool;
 
 use super::memory::GATES;

@@ -3,7 +3,7 @@
 //! One step is a product of one row, which depends on the step before: neither a tensor library nor a GPU makes that
 //! faster.
 
-use auricle_kernels::lstm::{self, RecurrentGates};
+use auricle_kernels::recurrent::lstm::{self, RecurrentGates};
 
 use super::{CONTEXT, HIDDEN};
 use crate::error::Result;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use auricle_kernels::activation::gelu;
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::logmel::{LogMel, LogMelConfig};
+use auricle_kernels::product::gemv::Precision;
+use auricle_kernels::spectral::logmel::{LogMel, LogMelConfig};
 use burn::tensor::{DType, Device, Tensor, TensorData, activation};
 
 use super::config::Config;

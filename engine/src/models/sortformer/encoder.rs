@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use auricle_kernels::attention::attention;
-use auricle_kernels::epilogue::Activation;
+use auricle_kernels::activation::Activation;
+use auricle_kernels::attention::full;
 use burn::tensor::{Device, Tensor, TensorData};
 
 use super::config::Config;
@@ -106,7 +106,7 @@ impl Block {
         let rotated = projected.clone().narrow(2, 0, 2 * size).reshape([rows, frames, 2 * heads, size / heads]);
         let rotated = rotations.apply(rotated).reshape([rows, frames, 2 * size]);
         let (queries, keys) = (rotated.clone().narrow(2, 0, size), rotated.narrow(2, size, size));
-        let attended = attention(queries, keys, projected.narrow(2, 2 * size, size), heads);
+        let attended = full::attend(queries, keys, projected.narrow(2, 2 * size, size), heads);
         let [x, normed] = self.output.forward_normed(attended, x, &self.feed_forward_norm);
         self.down.forward_added(self.up.forward_activated(normed, Activation::Gelu), x)
     }

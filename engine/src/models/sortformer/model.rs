@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use auricle_kernels::logmel::{LogMel, LogMelConfig, LogMelStream};
+use auricle_kernels::spectral::logmel::{LogMel, LogMelConfig, LogMelStream};
 use burn::tensor::{Device, Tensor, TensorData, activation};
 
 use super::config::{Chunking, Config};

@@ -1,8 +1,8 @@
 //! The network on the CPU: plain memory, the frames of all chunks concatenated, each weight read once for all of them.
 
 use auricle_kernels::activation;
-use auricle_kernels::depthwise::DepthwiseConv;
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::convolution::depthwise::cpu::DepthwiseConv;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 
 use super::chunk::MelChunk;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use auricle_kernels::istft::{Istft, IstftState};
+use auricle_kernels::spectral::istft::{Istft, IstftState};
 use burn::tensor::Device;
 use realfft::num_complex::Complex;
 

@@ -1,8 +1,8 @@
 //! The network on the CPU: each window by itself in plain memory, which stays in a core's cache.
 
 use auricle_kernels::activation::tanh_in_place;
-use auricle_kernels::gemv::Precision;
 use auricle_kernels::pooling::mean_and_deviation;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 
 use super::config::{Config, FRONT_TAPS, VARIANCE_FLOOR};

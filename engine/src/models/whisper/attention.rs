@@ -1,7 +1,8 @@
 //! Multi-head attention without positions: over all frames at once, or token by token with a KV cache.
 
-use auricle_kernels::attention::{KeyRanges, attention, single_query_attention};
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::attention::full;
+use auricle_kernels::attention::single_query::{self, KeyRanges};
+use auricle_kernels::product::gemv::Precision;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, DType, Tensor, activation, module};
 
@@ -115,7 +116,7 @@ impl Attention {
         spans: &KeyRanges,
     ) -> [Tensor<3>; 2] {
         let query = self.split(self.query.forward(normed));
-        let attended = single_query_attention(query, seen.keys.clone(), seen.values.clone(), spans);
+        let attended = single_query::attend(query, seen.keys.clone(), seen.values.clone(), spans);
         self.output.forward_normed(attended, x, norm)
     }
 
@@ -123,7 +124,7 @@ impl Attention {
     pub fn self_attention(&self, [x, normed]: [Tensor<3>; 2], norm: &LayerNorm) -> [Tensor<3>; 2] {
         let (query, keys) = (self.query.forward(normed.clone()), self.key.forward(normed.clone()));
         let values = self.value.forward(normed);
-        self.output.forward_normed(attention(query, keys, values, self.heads), x, norm)
+        self.output.forward_normed(full::attend(query, keys, values, self.heads), x, norm)
     }
 
     /// As [`Attention::forward`], and the attention weights of each query: `[rows, heads, count, keys]`.

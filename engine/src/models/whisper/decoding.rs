@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use auricle_kernels::sampling::SoftmaxStats;
 use auricle_kernels::sampling::{self, SamplingParams, TopTokens};
-use auricle_kernels::softmax_stats::SoftmaxStats;
 use auricle_kernels::thread_pool;
 use burn::tensor::Tensor;
 

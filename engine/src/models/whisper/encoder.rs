@@ -1,9 +1,9 @@
 //! Log-mel windows to encoder frames: two convolutions, positions, transformer blocks.
 
+use auricle_kernels::activation::Activation;
 use auricle_kernels::activation::gelu;
-use auricle_kernels::epilogue::Activation;
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::int8_matrix::Int8Matrix;
+use auricle_kernels::product::gemv::Precision;
+use auricle_kernels::product::int8::cpu::Int8Matrix;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{DType, Tensor, module};
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::logmel::{LogMel, LogMelConfig};
+use auricle_kernels::product::gemv::Precision;
+use auricle_kernels::spectral::logmel::{LogMel, LogMelConfig};
 use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 //! cache.
 
 use auricle_kernels::activation::gelu_in_place;
-use auricle_kernels::int8_attention::attention;
+use auricle_kernels::attention::int8;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::{Tensor, TensorData};
 
@@ -146,7 +146,7 @@ impl RoundedBlock {
             }
         });
         let rows = query.chunks(frames * size).zip(key.chunks(frames * size)).zip(value.chunks(frames * size));
-        let rows = rows.map(|((query, key), value)| attention(pool, query, key, value, size, self.heads));
+        let rows = rows.map(|((query, key), value)| int8::attend(pool, query, key, value, size, self.heads));
         for (x, attended) in x.chunks_mut(frames * size).zip(rows) {
             let mut shares: Vec<_> = x.chunks_mut(share).zip(attended.chunks(share)).collect();
             pool.for_each_item(&mut shares, |_, (x, attended)| {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use auricle_kernels::paged_attention::PAGE;
+use auricle_kernels::attention::paged::cpu::PAGE;
 
 use crate::chat::{ChatEvent, ChatMessage, ChatOptions, ChatTool, ChatToolCall, ChatToolChoice};
 use crate::error::{Error, Result};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use auricle_kernels::logmel::LogMelStream;
+use auricle_kernels::spectral::logmel::LogMelStream;
 use futures_core::Stream;
 
 use super::reading::OfflineModel;

@@ -8,7 +8,7 @@ mod cpu;
 mod gpu;
 mod stages;
 
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use std::ops::Range;
 
 use burn::tensor::{Device, Tensor};

@@ -1,7 +1,7 @@
 //! The transducer on the CPU: plain memory, rows concatenated, each weight read once for all of them.
 
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::lstm;
+use auricle_kernels::product::gemv::Precision;
+use auricle_kernels::recurrent::lstm;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 
 use super::super::config::Config;

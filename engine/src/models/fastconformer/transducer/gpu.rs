@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use auricle_kernels::activation;
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::sampling::{self, SamplingParams, TokenMask, TopTokens};
 use burn::tensor::Tensor;
 

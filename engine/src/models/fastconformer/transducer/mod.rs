@@ -1,12 +1,12 @@
 //! Predictor and joint of the RNN-T and TDT classes.
 //!
 //! There are two implementations: on the CPU a token is a few small products over plain memory, by the kernels of
-//! [`auricle_kernels::gemv`]; on other devices predictions and scores are tensors.
+//! [`auricle_kernels::product::gemv`]; on other devices predictions and scores are tensors.
 
 mod cpu;
 mod gpu;
 
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use burn::tensor::Tensor;
 
 use super::config::{Class, Config};

@@ -2,7 +2,7 @@
 
 use std::f32::consts::FRAC_1_SQRT_2;
 
-use auricle_kernels::instance_norm::{Activation, instance_norm};
+use auricle_kernels::norm::instance::{Activation, instance_norm};
 use burn::tensor::{Tensor, TensorData};
 
 use super::convolution::Convolution;

@@ -1,8 +1,8 @@
 //! The encoder of symbols that prosody is predicted from: ALBERT, one layer that is applied several times.
 
-use auricle_kernels::epilogue::Activation;
-use auricle_kernels::frame_ring::StepFrames;
-use auricle_kernels::fused_attention::{VisibleKeys, Window, fused_attention};
+use auricle_kernels::activation::Activation;
+use auricle_kernels::attention::relative::{self, VisibleKeys, Window};
+use auricle_kernels::cache::ring::StepFrames;
 use auricle_kernels::norm::layer_norm_with;
 use burn::tensor::Tensor;
 
@@ -92,7 +92,7 @@ impl Albert {
             // Views of the product: `[1, heads, symbols, head]`.
             let projected = self.qkv.forward(x.clone()).reshape([1, count, 3 * heads, head]);
             let part = |at: usize| projected.clone().narrow(2, at * heads, heads).swap_dims(1, 2);
-            let attended = fused_attention([part(0), part(1), part(2)], None, None, &visible, scale);
+            let attended = relative::attend([part(0), part(1), part(2)], None, None, &visible, scale);
             x = self.attention_norm.forward(self.output.forward_added(attended.reshape([count, size]), x));
             let inner = self.up.forward_activated(x.clone(), Activation::GeluTanh);
             x = self.norm.forward(self.down.forward_added(inner, x));

@@ -1,6 +1,6 @@
 //! Convolutions over frames `[frames, channels]`.
 
-use auricle_kernels::window_product::{Windows, window_product};
+use auricle_kernels::convolution::dense::{self, Windows};
 use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::error::Result;
@@ -60,12 +60,12 @@ impl Convolution {
     /// Adds the convolution of `x` to a residual times a factor.
     pub fn forward_added(&self, x: Tensor<2>, residual: Tensor<2>, factor: f32) -> Tensor<2> {
         let windows = self.windows(&x);
-        window_product(x, self.weight.clone(), self.bias.clone(), windows, Some((residual, factor)))
+        dense::convolve(x, self.weight.clone(), self.bias.clone(), windows, Some((residual, factor)))
     }
 
     /// Of windows that are given.
     pub fn forward_windows(&self, x: Tensor<2>, windows: Windows) -> Tensor<2> {
-        window_product(x, self.weight.clone(), self.bias.clone(), windows, None)
+        dense::convolve(x, self.weight.clone(), self.bias.clone(), windows, None)
     }
 
     fn windows(&self, x: &Tensor<2>) -> Windows {

@@ -1,8 +1,8 @@
 //! The generator: upsampling with residual blocks, the excitation added at each rate, then spectra to samples.
 
-use auricle_kernels::instance_norm::{Activation, instance_norm};
-use auricle_kernels::polar_istft::polar_istft;
-use auricle_kernels::window_product::Windows;
+use auricle_kernels::convolution::dense::Windows;
+use auricle_kernels::norm::instance::{Activation, instance_norm};
+use auricle_kernels::spectral::istft::polar_istft;
 use burn::tensor::{Tensor, TensorData};
 
 use super::convolution::Convolution;

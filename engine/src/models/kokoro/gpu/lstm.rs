@@ -1,6 +1,6 @@
 //! An LSTM in both directions over the positions of an utterance.
 
-use auricle_kernels::bidirectional_lstm::{MOST_HIDDEN, bidirectional_lstm};
+use auricle_kernels::recurrent::bidirectional_lstm::{MOST_HIDDEN, bidirectional_lstm};
 use burn::tensor::{Tensor, TensorData};
 
 use crate::error::{Error, Result};

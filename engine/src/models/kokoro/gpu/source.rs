@@ -1,7 +1,7 @@
 //! The excitation: its phases are added up on the CPU, in 64 bits, and so is its noise drawn; sines and spectra are computed here.
 
-use auricle_kernels::harmonics::harmonics;
-use auricle_kernels::polar_stft::polar_stft;
+use auricle_kernels::spectral::harmonics::harmonics;
+use auricle_kernels::spectral::stft::polar_stft;
 use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::models::kokoro::config::GeneratorConfig;

@@ -1,9 +1,9 @@
 //! The backbone: latents and texts to hidden states, and the logit of the end of speech.
 
-use auricle_kernels::frame_ring::StepFrames;
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::page_cache::PageTables;
-use auricle_kernels::stream_convolution::{StreamConvolution, StreamFrames};
+use auricle_kernels::attention::paged::PageTables;
+use auricle_kernels::cache::ring::StepFrames;
+use auricle_kernels::convolution::stream::{StreamConvolution, StreamFrames};
+use auricle_kernels::product::gemv::Precision;
 use burn::tensor::{Tensor, TensorData};
 
 use super::latents;

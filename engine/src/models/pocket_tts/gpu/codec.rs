@@ -1,9 +1,9 @@
 //! The audio decoder: the latents of a step to their samples, over rings of what streams keep.
 
-use auricle_kernels::frame_ring::{self, StepFrames};
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::page_cache::PageTables;
-use auricle_kernels::stream_convolution::{StreamConvolution, StreamFrames};
+use auricle_kernels::attention::paged::PageTables;
+use auricle_kernels::cache::ring::{self, StepFrames};
+use auricle_kernels::convolution::stream::{StreamConvolution, StreamFrames};
+use auricle_kernels::product::gemv::Precision;
 use burn::tensor::{Device, Tensor, TensorData};
 
 use super::streams::Ring;
@@ -121,7 +121,7 @@ impl Codec {
         let mut frames = stride;
         let kept = rings[0].clone();
         let ([slots, columns, _], width) = (kept.dims(), stride * size);
-        let kept = frame_ring::store(
+        let kept = ring::store(
             kept.reshape([slots, 1, columns / stride, width]),
             steps,
             transformed.clone().reshape([rows, 1, 1, width]),

@@ -1,11 +1,11 @@
 //! The flow head: noise and hidden states to the next latents.
 
-use auricle_kernels::epilogue::Activation;
-use auricle_kernels::frame_ring::StepFrames;
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::modulated_norm::ModulatedNorm;
-use auricle_kernels::product;
-use auricle_kernels::stream_convolution::{StreamConvolution, StreamFrames};
+use auricle_kernels::activation::Activation;
+use auricle_kernels::cache::ring::StepFrames;
+use auricle_kernels::convolution::stream::{StreamConvolution, StreamFrames};
+use auricle_kernels::norm::modulated::ModulatedNorm;
+use auricle_kernels::product::float;
+use auricle_kernels::product::gemv::Precision;
 use burn::tensor::{Tensor, TensorData};
 
 use super::latents::{self, LatentScale};
@@ -114,9 +114,9 @@ impl FlowHead {
     fn step(&self, hidden: &Tensor<2>, time: &Tensor<1>, latents: Tensor<2>) -> (StreamFrames, Option<StreamFrames>) {
         let of_step = |rows: Tensor<2>| StreamFrames::of_step(rows.unsqueeze_dim(1));
         let condition =
-            product::biased_product(hidden.clone(), self.condition.clone(), time.clone(), Some(Activation::Silu));
+            float::biased_product(hidden.clone(), self.condition.clone(), time.clone(), Some(Activation::Silu));
         let modulations = self.modulations.forward(condition);
-        let mut x = product::biased_product(latents.clone(), self.input.clone(), self.input_bias.clone(), None);
+        let mut x = float::biased_product(latents.clone(), self.input.clone(), self.input_bias.clone(), None);
         let mut normed = self.norms[0].forward(x.clone(), &modulations);
         for ([up, down], norm) in self.blocks.iter().zip(&self.norms[1..]) {
             let inner = up.forward_activated(normed, Activation::Silu);

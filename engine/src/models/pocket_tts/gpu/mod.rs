@@ -13,10 +13,10 @@ mod transformer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use auricle_kernels::frame_ring::{self, RowFrames, StepFrames};
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::page_cache::{PageTables, StepToken};
-use auricle_kernels::stream_convolution::StreamFrames;
+use auricle_kernels::attention::paged::{PageTables, StepToken};
+use auricle_kernels::cache::ring::{self, RowFrames, StepFrames};
+use auricle_kernels::convolution::stream::StreamFrames;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
@@ -244,7 +244,7 @@ impl GpuNetwork {
         let ring = &mut memory.rings[0];
         let shape = ring.dims();
         let [count, width] = rows.dims();
-        let stored = frame_ring::store(ring.clone().unsqueeze_dim(1), steps, rows.reshape([count, 1, 1, width]));
+        let stored = ring::store(ring.clone().unsqueeze_dim(1), steps, rows.reshape([count, 1, 1, width]));
         *ring = stored.reshape(shape);
     }
 

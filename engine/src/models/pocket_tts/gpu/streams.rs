@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use auricle_kernels::page_cache::Heads;
+use auricle_kernels::attention::paged::Heads;
 use burn::tensor::{DType, Device, Tensor};
 
 use crate::error::{Error, Result};

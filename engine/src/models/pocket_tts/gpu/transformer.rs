@@ -1,8 +1,8 @@
 //! Causal transformer layers with rotary positions over keys and values in pages: eight launches a layer for the positions of all sequences.
 
-use auricle_kernels::epilogue::Activation as Function;
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::page_cache::{self, Heads, PageTables, Turn};
+use auricle_kernels::activation::Activation as Function;
+use auricle_kernels::attention::paged::{self, Heads, PageTables, Turn};
+use auricle_kernels::product::gemv::Precision;
 use burn::tensor::{Tensor, TensorData};
 
 use crate::error::Result;
@@ -79,8 +79,8 @@ impl Transformer {
         for (at, layer) in self.layers.iter().enumerate() {
             let input = normed.take().unwrap_or_else(|| layer.norm.forward(x.clone()));
             let (queries, cache) =
-                page_cache::store(layer.qkv.forward(input), &self.turn, tables, pages.take(at), self.heads);
-            let attended = page_cache::attend(queries, tables, &cache, self.heads);
+                paged::store(layer.qkv.forward(input), &self.turn, tables, pages.take(at), self.heads);
+            let attended = paged::attend(queries, tables, &cache, self.heads);
             pages.put(at, cache);
             let [sum, inner] = layer.output.forward_normed(attended, x, &layer.inner_norm);
             let inner = layer.up.forward_activated(inner, self.activation);

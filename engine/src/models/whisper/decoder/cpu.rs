@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use auricle_kernels::activation::gelu_in_place;
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::int8_matrix::Int8Matrix;
-use auricle_kernels::kv_cache::KvCache;
+use auricle_kernels::attention::single_query::cpu::KvCache;
+use auricle_kernels::product::gemv::Precision;
+use auricle_kernels::product::int8::cpu::Int8Matrix;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::Tensor;
 use rayon::prelude::*;

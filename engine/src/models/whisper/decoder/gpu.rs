@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 
-use auricle_kernels::attention::{KeyRanges, is_one_launch, single_query_attention};
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::state_cache;
+use auricle_kernels::attention::single_query::{self, KeyRanges, is_one_launch};
+use auricle_kernels::cache::state;
+use auricle_kernels::product::gemv::Precision;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
 use super::super::attention::{Attention, KeyValues, masked_attention};
@@ -348,12 +348,12 @@ impl Block {
     ) -> [Tensor<3>; 2] {
         let [query, new] = self.project(normed);
         let text = match own.take() {
-            Some(cache) => state_cache::write_columns_at(cache, column.clone(), new),
+            Some(cache) => state::write_columns_at(cache, column.clone(), new),
             None => new,
         };
         let KeyValues { keys, values } = self.keys_of(text.clone());
         *own = Some(text);
-        let attended = single_query_attention(query, keys, values, seen);
+        let attended = single_query::attend(query, keys, values, seen);
         self.own.output.forward_normed(attended, x, &self.cross_norm)
     }
 
@@ -533,7 +533,7 @@ fn append_columns(cache: Tensor<4>, new: Tensor<4>, all: usize) -> Tensor<4> {
     let [rows, heads, room, head] = cache.dims();
     let before = all - new.dims()[2];
     if room >= all {
-        return state_cache::write_columns(cache, before, new);
+        return state::write_columns(cache, before, new);
     }
     let spare = Tensor::zeros([rows, heads, ROOM, head], &cache.device());
     Tensor::cat(vec![columns(&cache, 0..before), new, spare], 2)

@@ -1,12 +1,12 @@
 //! Encoder frames and tokens to the scores of the next token, for several windows together.
 //!
 //! There are two implementations: on the CPU each row has separate caches and a step reads each weight once, by the
-//! kernels of [`auricle_kernels::gemv`]; on other devices all rows are one tensor.
+//! kernels of [`auricle_kernels::product::gemv`]; on other devices all rows are one tensor.
 
 mod cpu;
 mod gpu;
 
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use burn::tensor::{Device, Tensor};
 
 use super::config::Config;

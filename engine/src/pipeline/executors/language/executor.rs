@@ -102,7 +102,7 @@ impl LanguageExecutor {
         }
         let mut rows = rows.min(sequence.left());
         let room = sequence.pages.room() - sequence.computed;
-        let available = model.arena.available() * auricle_kernels::paged_attention::PAGE;
+        let available = model.arena.available() * auricle_kernels::attention::paged::cpu::PAGE;
         rows = rows.min(room + available);
         if rows > 0 && !model.arena.extend(&mut sequence.pages, sequence.computed + rows) {
             return Err(Error::internal("pages that were counted are not there"));

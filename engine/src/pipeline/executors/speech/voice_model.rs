@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::product::gemv::Precision;
 use burn::tensor::Device;
 
 use super::clause_voice::ClauseVoice;

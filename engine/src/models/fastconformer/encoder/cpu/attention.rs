@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use auricle_kernels::gemv::Precision;
-pub use auricle_kernels::relative_attention::SlidingKvCache;
-use auricle_kernels::relative_attention::{MAX_QUERIES, PositionKeys, RelativeQueries};
+pub use auricle_kernels::attention::relative::cpu::SlidingKvCache;
+use auricle_kernels::attention::relative::cpu::{MAX_QUERIES, PositionKeys, RelativeQueries};
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::ThreadPool;
 
 use super::super::context::position_embeddings;

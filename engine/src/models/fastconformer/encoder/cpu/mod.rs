@@ -6,8 +6,8 @@ mod subsampling;
 use std::ops::Range;
 
 use auricle_kernels::activation;
-use auricle_kernels::depthwise::DepthwiseConv;
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::convolution::depthwise::cpu::DepthwiseConv;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::{Tensor, TensorData};
 

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use auricle_kernels::depthwise::DepthwiseConv;
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::convolution::depthwise::cpu::DepthwiseConv;
+use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::ThreadPool;
 
 use super::super::stages::{self, KERNEL, Padding, STRIDE};

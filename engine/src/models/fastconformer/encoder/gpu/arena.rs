@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-use auricle_kernels::frame_ring::{self, StepFrames};
-use auricle_kernels::fused_attention::KeyValueRing;
-use auricle_kernels::state_cache::{self, BatchSlots};
+use auricle_kernels::attention::relative::KeyValueRing;
+use auricle_kernels::cache::ring::{self, StepFrames};
+use auricle_kernels::cache::state::{self, BatchSlots};
 use burn::tensor::{DType, Device, Int, Tensor};
 
 use super::super::context::Context;
@@ -226,12 +226,12 @@ impl BlockTensors {
 
     /// Writes the inputs of the convolution at a step's frames to its ring.
     pub fn store_convolved(&mut self, ring: Tensor<4>, frames: &StepFrames, new: Tensor<4>) {
-        self.convolution = StateTensor(Some(frame_ring::store(ring, frames, new)));
+        self.convolution = StateTensor(Some(ring::store(ring, frames, new)));
     }
 
     /// Writes the keys and values of a step's frames to the ring.
     pub fn store(&mut self, ring: KeyValueRing, frames: &StepFrames, new: [Tensor<4>; 2]) {
-        let [keys, values] = frame_ring::store_both([ring.keys, ring.values], frames, new);
+        let [keys, values] = ring::store_both([ring.keys, ring.values], frames, new);
         (self.keys, self.values) = (StateTensor(Some(keys)), StateTensor(Some(values)));
     }
 }
@@ -241,8 +241,8 @@ impl StateTensor {
     /// state.
     pub fn follow(&mut self, slots: &BatchSlots, new: Tensor<4>) -> Tensor<4> {
         let Some(kept) = &self.0 else { return new };
-        let window = state_cache::prepend(kept, slots, new);
-        self.0 = Some(state_cache::store(kept.clone(), slots, &window));
+        let window = state::prepend(kept, slots, new);
+        self.0 = Some(state::store(kept.clone(), slots, &window));
         window
     }
 }

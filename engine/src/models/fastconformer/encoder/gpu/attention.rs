@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use auricle_kernels::frame_ring::{RowFrames, StepFrames};
-use auricle_kernels::fused_attention::{RelativePositions, VisibleKeys, Window, fused_attention};
-use auricle_kernels::gemv::Precision;
+use auricle_kernels::attention::relative::{self, RelativePositions, VisibleKeys, Window};
+use auricle_kernels::cache::ring::{RowFrames, StepFrames};
+use auricle_kernels::product::gemv::Precision;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::super::context::Context;
@@ -103,7 +103,7 @@ impl Attention {
         let ring = past.as_ref().and_then(|past| past.ring());
         let inputs = [query, keys.clone(), values.clone()];
         let scale = (self.head as f32).powf(-0.5);
-        let attended = fused_attention(inputs, ring.as_ref(), Some(positions), visible, scale);
+        let attended = relative::attend(inputs, ring.as_ref(), Some(positions), visible, scale);
         if let (Some(past), Some(ring)) = (past, ring) {
             past.store(ring, &visible.frames, [keys, values]);
         }

@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use auricle_kernels::epilogue::Activation;
-use auricle_kernels::frame_convolution::FrameConvolution;
-use auricle_kernels::frame_ring::{RowFrames, StepFrames};
-use auricle_kernels::fused_attention::VisibleKeys;
-use auricle_kernels::gemv::Precision;
-use auricle_kernels::state_cache::BatchSlots;
+use auricle_kernels::activation::Activation;
+use auricle_kernels::attention::relative::VisibleKeys;
+use auricle_kernels::cache::ring::{RowFrames, StepFrames};
+use auricle_kernels::cache::state::BatchSlots;
+use auricle_kernels::convolution::depthwise::DepthwiseConv;
+use auricle_kernels::product::gemv::Precision;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 pub use self::arena::State;
@@ -73,7 +73,7 @@ struct Convolution {
     norm: LayerNorm,
     gated: Linear,
     /// Parakeet's batch norm is folded in; Nemotron normalises over channels instead.
-    depthwise: FrameConvolution,
+    depthwise: DepthwiseConv,
     output: Linear,
 }
 
@@ -316,7 +316,7 @@ impl Convolution {
             norm,
             gated: Linear::load_pointwise(&scope.scope("pointwise_conv1"), size, 2 * size, bias)?
                 .with_precision(precision),
-            depthwise: FrameConvolution {
+            depthwise: DepthwiseConv {
                 weight: Tensor::from_data(by_tap, device),
                 bias: Tensor::from_data(depthwise_bias, device),
                 norm: channel_norm.map(|norm| norm.weights()),

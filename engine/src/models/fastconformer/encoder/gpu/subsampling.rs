@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use auricle_kernels::activation;
-use auricle_kernels::epilogue::Activation;
-use auricle_kernels::state_cache::BatchSlots;
+use auricle_kernels::activation::Activation;
+use auricle_kernels::cache::state::BatchSlots;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Tensor, TensorData, module};
 

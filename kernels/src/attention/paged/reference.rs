@@ -1,0 +1,93 @@
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::{Flex, TensorMetadata};
+use burn::tensor::Shape;
+
+use super::cpu::PAGE;
+use super::{Form, Heads, PageCacheOps};
+use crate::flex::{contiguous, floats, integers, tensor};
+use crate::norm::rms_norm_rows;
+
+impl PageCacheOps for Flex {
+    fn store_in_pages(
+        inputs: FloatTensor<Self>,
+        rotations: FloatTensor<Self>,
+        norms: FloatTensor<Self>,
+        tokens: IntTensor<Self>,
+        pages: IntTensor<Self>,
+        cache: FloatTensor<Self>,
+        form: Form,
+        [epsilon, scale]: [f32; 2],
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let shape = cache.shape();
+        let [inputs, rotations, norms, cache] = [inputs, rotations, norms, cache].map(contiguous);
+        let [inputs, rotations, norms] = [&inputs, &rotations, &norms].map(floats);
+        let [tokens, pages] = [&tokens, &pages].map(integers);
+        let mut cache = floats(&cache).to_vec();
+        let Form { heads: Heads { queries, keys, width: head }, width, has_norms, .. } = form;
+        let half = head / 2;
+        let count = inputs.len() / form.heads.inputs();
+        let mut out = Vec::with_capacity(count * queries * head);
+        for (row, token) in inputs.chunks_exact(form.heads.inputs()).zip(tokens.as_chunks::<2>().0) {
+            let [sequence, position] = token.map(|value| value as usize);
+            let page = pages[sequence * width + form.page_at(position)] as usize * form.heads.page();
+            let (cosines, sines) = rotations[position * head..][..head].split_at(half);
+            for (index, x) in row.chunks_exact(head).enumerate() {
+                if index >= queries + keys {
+                    let at = (keys + index - queries - keys) * head * PAGE + position % PAGE * head;
+                    cache[page + at..][..head].copy_from_slice(x);
+                    continue;
+                }
+                let mut x = x.to_vec();
+                if has_norms {
+                    let norm = &norms[if index < queries { 0 } else { head }..][..head];
+                    rms_norm_rows(&x.clone(), norm, epsilon, &mut x);
+                }
+                let turned = |at: usize| match at < half {
+                    true => x[at] * cosines[at] - x[at + half] * sines[at],
+                    false => x[at] * cosines[at - half] + x[at - half] * sines[at - half],
+                };
+                if index < queries {
+                    out.extend((0..head).map(|at| turned(at) * scale));
+                } else {
+                    let to = page + (index - queries) * head * PAGE + position % PAGE;
+                    (0..head).for_each(|at| cache[to + at * PAGE] = turned(at));
+                }
+            }
+        }
+        (tensor(out, [count, queries * head].into()), tensor(cache, shape))
+    }
+
+    fn attend_to_pages(
+        queries: FloatTensor<Self>,
+        tokens: IntTensor<Self>,
+        pages: IntTensor<Self>,
+        cache: FloatTensor<Self>,
+        form: Form,
+    ) -> FloatTensor<Self> {
+        let shape: Shape = queries.shape();
+        let [queries, cache] = [queries, cache].map(contiguous);
+        let [queries, cache] = [&queries, &cache].map(floats);
+        let [tokens, pages] = [&tokens, &pages].map(integers);
+        let Form { heads: Heads { queries: of_queries, keys, width: head }, width, .. } = form;
+        let mut out = Vec::with_capacity(queries.len());
+        for (row, token) in queries.chunks_exact(of_queries * head).zip(tokens.as_chunks::<2>().0) {
+            let [sequence, position] = token.map(|value| value as usize);
+            let page = |at: usize| pages[sequence * width + form.page_at(at)] as usize * form.heads.page();
+            let first = form.first_seen(position);
+            for (index, query) in row.chunks_exact(head).enumerate() {
+                let of = index * keys / of_queries;
+                let key = |at: usize, i: usize| cache[page(at) + (of * head + i) * PAGE + at % PAGE];
+                let value = |at: usize, i: usize| cache[page(at) + ((keys + of) * PAGE + at % PAGE) * head + i];
+                let score = |at: usize| query.iter().enumerate().map(|(i, query)| query * key(at, i)).sum::<f32>();
+                let mut weights: Vec<f32> = (first..=position).map(score).collect();
+                let most = weights.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                weights.iter_mut().for_each(|weight| *weight = (*weight - most).exp());
+                let sum: f32 = weights.iter().sum();
+                let weighted =
+                    |i: usize| weights.iter().zip(first..).map(|(weight, at)| weight * value(at, i)).sum::<f32>();
+                out.extend((0..head).map(|i| weighted(i) / sum));
+            }
+        }
+        tensor(out, shape)
+    }
+}

@@ -1,0 +1,7 @@
+//! Recurrent layers.
+//!
+//! - [`lstm`]: a step
+//! - [`bidirectional_lstm`]: a whole sequence in both directions
+
+pub mod bidirectional_lstm;
+pub mod lstm;
