@@ -15,6 +15,12 @@ pub(crate) fn contiguous(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
     if x.is_contiguous() { x } else { x.to_contiguous() }
 }
 
+/// The values of tensors in row-major order, for reference bodies.
+#[track_caller]
+pub(crate) fn values<const N: usize>(tensors: [FloatTensor<Flex>; N]) -> [Vec<f32>; N] {
+    tensors.map(|x| floats(&contiguous(x)).to_vec())
+}
+
 /// The values of `x`.
 ///
 /// # Panics

@@ -23,7 +23,7 @@
 //! - [`channels`]: frames of many channels, channel by channel in memory, on the CPU
 //! - [`pooling`]: means and deviations over frames, on the CPU
 //! - [`thread_pool`]: threads that share many small tasks
-//! - `vector_math`: vectorised functions of slices; `flex`: tensors from slices; `neon`: instructions of ARM processors; all on the CPU
+//! - `reference`: sums by definition, for tests; `vector_math`: vectorised functions of slices; `flex`: tensors from slices; `neon`: instructions of ARM processors; all on the CPU
 //! - `elementwise`, `reduce`: functions of values and reductions inside GPU kernels
 //! - `cube`: launch sizes and memory layout of GPU kernels
 //! - [`recording`]: launches that are recorded once and repeated
@@ -53,6 +53,7 @@ pub mod recording;
 pub mod recurrent;
 #[cfg(feature = "wgpu")]
 mod reduce;
+mod reference;
 pub mod sampling;
 pub mod spectral;
 pub mod thread_pool;

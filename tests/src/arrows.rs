@@ -28,7 +28,7 @@ pub const ORDERS: [Order; 3] = [
             &["product"],
             &["activation", "norm", "cache"],
             &["channels", "pooling"],
-            &["thread_pool", "elementwise", "reduce", "vector_math", "flex", "neon"],
+            &["thread_pool", "reference", "elementwise", "reduce", "vector_math", "flex", "neon"],
             &["adapters", "cube", "launches", "recording", "vulkan_layers"],
         ],
         has_layout: true,

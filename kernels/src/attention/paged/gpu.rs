@@ -5,7 +5,7 @@ use burn::backend::{Cube, FloatDType, TensorMetadata};
 use cubecl::prelude::*;
 
 use super::cpu::PAGE;
-use super::{Form, Heads, PageCacheOps};
+use super::{Form, Heads, PageCacheOps, StoredStep};
 use crate::reduce::{cube_max, cube_sum};
 
 /// Units of a cube that stores a head, and of one that attends: powers of two, the latter the largest width of a head.
@@ -17,16 +17,8 @@ const VECTOR: usize = 4;
 const KEYS: usize = UNITS * VECTOR;
 
 impl PageCacheOps for Cube {
-    fn store_in_pages(
-        inputs: FloatTensor<Self>,
-        rotations: FloatTensor<Self>,
-        norms: FloatTensor<Self>,
-        tokens: IntTensor<Self>,
-        pages: IntTensor<Self>,
-        cache: FloatTensor<Self>,
-        form: Form,
-        [epsilon, scale]: [f32; 2],
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+    fn store_in_pages(step: StoredStep<Self>, form: Form) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let StoredStep { inputs, rotations, norms, tokens, pages, cache, epsilon, scale } = step;
         let inputs = crate::cube::contiguous(inputs);
         let (client, device, count) = (inputs.client.clone(), inputs.device(), inputs.shape()[0]);
         let Heads { queries, keys, width } = form.heads;

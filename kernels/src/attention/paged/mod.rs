@@ -11,7 +11,7 @@ mod gpu;
 mod reference;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Backend, Dispatch, backend_extension};
+use burn::backend::{Backend, Dispatch, ExtensionType, backend_extension};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use cpu::PAGE;
@@ -168,16 +168,17 @@ pub fn store(
     let rotations = turn.rotations.clone().into_dispatch();
     // A kernel has the same tensors in every case; without norms this one is never read.
     let norms = turn.norms.clone().map_or_else(|| rotations.clone(), Tensor::into_dispatch);
-    let (queries, cache) = Dispatch::store_in_pages(
-        inputs.into_dispatch(),
+    let step = StoredStep {
+        inputs: inputs.into_dispatch(),
         rotations,
         norms,
-        tables.tokens.clone().into_dispatch(),
-        tables.pages.clone().into_dispatch(),
-        cache.into_dispatch(),
-        form,
-        [turn.epsilon, turn.scale],
-    );
+        tokens: tables.tokens.clone().into_dispatch(),
+        pages: tables.pages.clone().into_dispatch(),
+        cache: cache.into_dispatch(),
+        epsilon: turn.epsilon,
+        scale: turn.scale,
+    };
+    let (queries, cache) = Dispatch::store_in_pages(step, form);
     (Tensor::from_dispatch(queries), Tensor::from_dispatch(cache))
 }
 
@@ -224,19 +225,22 @@ impl Form {
     }
 }
 
+/// What [`store`] works on: the tensors as there, and the numbers of a [`Turn`].
+#[derive(ExtensionType)]
+pub(crate) struct StoredStep<B: Backend> {
+    inputs: FloatTensor<B>,
+    rotations: FloatTensor<B>,
+    norms: FloatTensor<B>,
+    tokens: IntTensor<B>,
+    pages: IntTensor<B>,
+    cache: FloatTensor<B>,
+    epsilon: f32,
+    scale: f32,
+}
+
 #[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait PageCacheOps: Backend {
-    #[allow(clippy::too_many_arguments, reason = "the tensors of one launch")]
-    fn store_in_pages(
-        inputs: FloatTensor<Self>,
-        rotations: FloatTensor<Self>,
-        norms: FloatTensor<Self>,
-        tokens: IntTensor<Self>,
-        pages: IntTensor<Self>,
-        cache: FloatTensor<Self>,
-        form: Form,
-        numbers: [f32; 2],
-    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+    fn store_in_pages(#[extension_type] step: StoredStep<Self>, form: Form) -> (FloatTensor<Self>, FloatTensor<Self>);
 
     fn attend_to_pages(
         queries: FloatTensor<Self>,

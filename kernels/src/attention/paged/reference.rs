@@ -1,28 +1,18 @@
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
-use burn::tensor::Shape;
 
 use super::cpu::PAGE;
-use super::{Form, Heads, PageCacheOps};
-use crate::flex::{contiguous, floats, integers, tensor};
+use super::{Form, Heads, PageCacheOps, StoredStep};
+use crate::flex::{integers, tensor, values};
 use crate::norm::rms_norm_rows;
+use crate::reference::{attend, dot};
 
 impl PageCacheOps for Flex {
-    fn store_in_pages(
-        inputs: FloatTensor<Self>,
-        rotations: FloatTensor<Self>,
-        norms: FloatTensor<Self>,
-        tokens: IntTensor<Self>,
-        pages: IntTensor<Self>,
-        cache: FloatTensor<Self>,
-        form: Form,
-        [epsilon, scale]: [f32; 2],
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+    fn store_in_pages(step: StoredStep<Self>, form: Form) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let StoredStep { inputs, rotations, norms, tokens, pages, cache, epsilon, scale } = step;
         let shape = cache.shape();
-        let [inputs, rotations, norms, cache] = [inputs, rotations, norms, cache].map(contiguous);
-        let [inputs, rotations, norms] = [&inputs, &rotations, &norms].map(floats);
+        let [inputs, rotations, norms, mut cache] = values([inputs, rotations, norms, cache]);
         let [tokens, pages] = [&tokens, &pages].map(integers);
-        let mut cache = floats(&cache).to_vec();
         let Form { heads: Heads { queries, keys, width: head }, width, has_norms, .. } = form;
         let half = head / 2;
         let count = inputs.len() / form.heads.inputs();
@@ -64,9 +54,8 @@ impl PageCacheOps for Flex {
         cache: FloatTensor<Self>,
         form: Form,
     ) -> FloatTensor<Self> {
-        let shape: Shape = queries.shape();
-        let [queries, cache] = [queries, cache].map(contiguous);
-        let [queries, cache] = [&queries, &cache].map(floats);
+        let shape = queries.shape();
+        let [queries, cache] = values([queries, cache]);
         let [tokens, pages] = [&tokens, &pages].map(integers);
         let Form { heads: Heads { queries: of_queries, keys, width: head }, width, .. } = form;
         let mut out = Vec::with_capacity(queries.len());
@@ -76,16 +65,15 @@ impl PageCacheOps for Flex {
             let first = form.first_seen(position);
             for (index, query) in row.chunks_exact(head).enumerate() {
                 let of = index * keys / of_queries;
-                let key = |at: usize, i: usize| cache[page(at) + (of * head + i) * PAGE + at % PAGE];
-                let value = |at: usize, i: usize| cache[page(at) + ((keys + of) * PAGE + at % PAGE) * head + i];
-                let score = |at: usize| query.iter().enumerate().map(|(i, query)| query * key(at, i)).sum::<f32>();
-                let mut weights: Vec<f32> = (first..=position).map(score).collect();
-                let most = weights.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-                weights.iter_mut().for_each(|weight| *weight = (*weight - most).exp());
-                let sum: f32 = weights.iter().sum();
-                let weighted =
-                    |i: usize| weights.iter().zip(first..).map(|(weight, at)| weight * value(at, i)).sum::<f32>();
-                out.extend((0..head).map(|i| weighted(i) / sum));
+                let key = |at: usize| {
+                    let from = page(at) + of * head * PAGE + at % PAGE;
+                    cache[from..].iter().step_by(PAGE).take(head).copied().collect::<Vec<f32>>()
+                };
+                let value = |at: usize| cache[page(at) + ((keys + of) * PAGE + at % PAGE) * head..][..head].to_vec();
+                let scores: Vec<f32> = (first..=position).map(|at| dot(query, &key(at))).collect();
+                let mut sum = vec![0.0; head];
+                attend(&scores, (first..=position).map(value), &mut sum);
+                out.extend(sum);
             }
         }
         tensor(out, shape)

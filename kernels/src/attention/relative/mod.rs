@@ -11,7 +11,7 @@ mod gpu;
 mod reference;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Backend, Dispatch, backend_extension};
+use burn::backend::{Backend, Dispatch, ExtensionType, backend_extension};
 use burn::tensor::Tensor;
 
 use crate::cache::ring::{RowFrames, StepFrames};
@@ -149,17 +149,21 @@ pub fn attend_by(
     let positions = positions.map(|positions| [&positions.keys, &positions.biases].map(|x| x.clone().into_dispatch()));
     let [position_keys, biases] = positions.unwrap_or_else(|| [query.clone(), query.clone()]);
     let packed = visible.frames.packed().into_dispatch();
-    Tensor::from_dispatch(Dispatch::relative_attention(
-        query,
-        keys,
-        values,
-        ring_keys,
-        ring_values,
-        position_keys,
-        biases,
-        packed,
-        call,
-    ))
+    let inputs = Inputs { query, keys, values, ring_keys, ring_values, position_keys, biases, packed };
+    Tensor::from_dispatch(Dispatch::relative_attention(inputs, call))
+}
+
+/// The tensors of a call.
+#[derive(ExtensionType)]
+pub(crate) struct Inputs<B: Backend> {
+    query: FloatTensor<B>,
+    keys: FloatTensor<B>,
+    values: FloatTensor<B>,
+    ring_keys: FloatTensor<B>,
+    ring_values: FloatTensor<B>,
+    position_keys: FloatTensor<B>,
+    biases: FloatTensor<B>,
+    packed: IntTensor<B>,
 }
 
 /// The facts of a call that are not tensors.
@@ -176,18 +180,7 @@ pub(crate) struct AttentionCall {
 
 #[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait RelativeAttentionOps: Backend {
-    #[allow(clippy::too_many_arguments, reason = "burn's backend extensions take tensors one by one")]
-    fn relative_attention(
-        query: FloatTensor<Self>,
-        keys: FloatTensor<Self>,
-        values: FloatTensor<Self>,
-        ring_keys: FloatTensor<Self>,
-        ring_values: FloatTensor<Self>,
-        position_keys: FloatTensor<Self>,
-        biases: FloatTensor<Self>,
-        packed: IntTensor<Self>,
-        call: AttentionCall,
-    ) -> FloatTensor<Self>;
+    fn relative_attention(#[extension_type] inputs: Inputs<Self>, call: AttentionCall) -> FloatTensor<Self>;
 }
 
 #[cfg(feature = "wgpu")]

@@ -2,7 +2,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
 
 use super::{RingOps, RowFrames};
-use crate::flex::{contiguous, floats, tensor};
+use crate::flex::{tensor, values};
 
 impl RingOps for Flex {
     fn ring_store(
@@ -15,11 +15,9 @@ impl RingOps for Flex {
         _both: bool,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let write = |ring: FloatTensor<Self>, new: FloatTensor<Self>| {
-            let (ring, new) = (contiguous(ring), contiguous(new));
             let (shape, more) = (ring.shape(), new.shape()[2]);
             let [outer, columns, inner] = [shape[1], shape[2], shape[3]];
-            let mut out = floats(&ring).to_vec();
-            let new = floats(&new);
+            let [mut out, new] = values([ring, new]);
             for (row, facts) in rows.iter().enumerate() {
                 for at in (0..outer * more).filter(|at| at % more + columns >= more) {
                     let (index, frame) = (at / more, at % more);

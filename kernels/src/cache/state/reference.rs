@@ -4,7 +4,7 @@ use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::Slice;
 
 use super::StateCacheOps;
-use crate::flex::{contiguous, floats, tensor};
+use crate::flex::{contiguous, integers, tensor, values};
 
 impl StateCacheOps for Flex {
     fn cache_write(cache: FloatTensor<Self>, new: FloatTensor<Self>, at: usize) -> FloatTensor<Self> {
@@ -14,8 +14,8 @@ impl StateCacheOps for Flex {
     }
 
     fn cache_write_at(cache: FloatTensor<Self>, new: FloatTensor<Self>, at: IntTensor<Self>) -> FloatTensor<Self> {
-        let first = contiguous(at).as_slice::<i32>().and_then(|at| at.first().copied()).unwrap_or_default();
-        Self::cache_write(cache, new, first as usize)
+        let first = integers(&contiguous(at))[0] as usize;
+        Self::cache_write(cache, new, first)
     }
 
     fn cache_prepend(
@@ -26,8 +26,7 @@ impl StateCacheOps for Flex {
     ) -> FloatTensor<Self> {
         let (columns, shape) = (cache.shape()[2], new.shape());
         let (outer, more, inner) = (shape[1], shape[2], shape[3]);
-        let (cache, new) = (contiguous(cache), contiguous(new));
-        let (cache, new) = (floats(&cache), floats(&new));
+        let [cache, new] = values([cache, new]);
         let (cached_len, new_len) = (columns * inner, more * inner);
         let mut out = Vec::with_capacity(rows.len() * outer * (cached_len + new_len));
         for (row, (slot, has_state)) in rows.iter().enumerate() {
@@ -50,9 +49,7 @@ impl StateCacheOps for Flex {
     ) -> FloatTensor<Self> {
         let (shape, width) = (cache.shape(), window.shape()[2]);
         let (outer, columns, inner) = (shape[1], shape[2], shape[3]);
-        let (cache, window) = (contiguous(cache), contiguous(window));
-        let mut out = floats(&cache).to_vec();
-        let window = floats(&window);
+        let [mut out, window] = values([cache, window]);
         let (cached_len, window_len) = (columns * inner, width * inner);
         for (row, (slot, _)) in rows.iter().enumerate() {
             for at in 0..outer {

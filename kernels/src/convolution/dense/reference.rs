@@ -2,7 +2,8 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Flex, TensorMetadata};
 
 use super::{DenseConvolutionOps, Windows};
-use crate::flex::{contiguous, floats, tensor};
+use crate::flex::{tensor, values};
+use crate::reference::add_product;
 
 impl DenseConvolutionOps for Flex {
     fn dense_convolution(
@@ -13,9 +14,8 @@ impl DenseConvolutionOps for Flex {
         windows: Windows,
         factor: Option<f32>,
     ) -> FloatTensor<Self> {
-        let [x, weight, bias, residual] = [x, weight, bias, residual].map(contiguous);
         let (inputs, outputs) = (x.shape()[1], bias.shape()[0]);
-        let [x, weight, bias, residual] = [&x, &weight, &bias, &residual].map(floats);
+        let [x, weight, bias, residual] = values([x, weight, bias, residual]);
         let Windows { frames, stride, dilation, before, slope } = windows;
         let mut out = Vec::with_capacity(frames * outputs);
         for frame in 0..frames {
@@ -23,10 +23,8 @@ impl DenseConvolutionOps for Flex {
             for (tap, weight) in weight.chunks_exact(inputs * outputs).enumerate() {
                 let place = (frame * stride + tap * dilation).checked_sub(before);
                 let Some(seen) = place.and_then(|place| x.get(place * inputs..(place + 1) * inputs)) else { continue };
-                for (value, weight) in seen.iter().zip(weight.chunks_exact(outputs)) {
-                    let value = if *value < 0.0 { value * slope } else { *value };
-                    sums.iter_mut().zip(weight).for_each(|(sum, weight)| *sum += value * weight);
-                }
+                let seen = seen.iter().map(|value| if *value < 0.0 { value * slope } else { *value });
+                add_product(&mut sums, seen, weight);
             }
             if let Some(factor) = factor {
                 let residual = &residual[frame * outputs..][..outputs];

@@ -3,8 +3,8 @@ use burn::backend::ops::FloatTensorOps;
 use burn::backend::{Cube, TensorMetadata};
 use cubecl::prelude::*;
 
-use super::{DepthwiseConvOps, FloatTensor, IntTensor, RowFrames};
-use crate::cache::ring::FACTS;
+use super::{DepthwiseConvOps, FloatTensor, Inputs};
+use crate::cache::ring::{FACTS, RowFrames};
 use crate::elementwise::sigmoid;
 use crate::norm::EPSILON;
 use crate::reduce::cube_sum;
@@ -13,18 +13,8 @@ use crate::reduce::cube_sum;
 const UNITS: usize = 128;
 
 impl DepthwiseConvOps for Cube {
-    fn depthwise_convolution(
-        x: FloatTensor<Self>,
-        ring: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        beta: FloatTensor<Self>,
-        packed: IntTensor<Self>,
-        _rows: Vec<RowFrames>,
-        has_ring: bool,
-        has_norm: bool,
-    ) -> FloatTensor<Self> {
+    fn depthwise_convolution(inputs: Inputs<Self>, _rows: Vec<RowFrames>) -> FloatTensor<Self> {
+        let Inputs { x, ring, weight, bias, gamma, beta, packed, has_ring, has_norm } = inputs;
         let x = crate::cube::contiguous(x);
         let (client, device, shape) = (x.client.clone(), x.device(), x.shape());
         let taps = weight.shape()[0];

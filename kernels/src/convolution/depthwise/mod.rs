@@ -10,7 +10,7 @@ mod gpu;
 mod reference;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Backend, Dispatch, backend_extension};
+use burn::backend::{Backend, Dispatch, ExtensionType, backend_extension};
 use burn::tensor::Tensor;
 
 use crate::cache::ring::{RowFrames, StepFrames};
@@ -52,26 +52,27 @@ impl DepthwiseConv {
         let (weight, bias) = (self.weight.clone().into_dispatch(), self.bias.clone().into_dispatch());
         let norm = self.norm.as_ref().map(|norm| norm.clone().map(Tensor::into_dispatch));
         let [gamma, beta] = norm.unwrap_or_else(|| [bias.clone(), bias.clone()]);
-        let (packed, facts) = (frames.packed().into_dispatch(), frames.rows().to_vec());
-        Tensor::from_dispatch(Dispatch::depthwise_convolution(
-            x, ring, weight, bias, gamma, beta, packed, facts, has_ring, has_norm,
-        ))
+        let packed = frames.packed().into_dispatch();
+        let inputs = Inputs { x, ring, weight, bias, gamma, beta, packed, has_ring, has_norm };
+        Tensor::from_dispatch(Dispatch::depthwise_convolution(inputs, frames.rows().to_vec()))
     }
+}
+
+/// The tensors of a call, and which of them are used.
+#[derive(ExtensionType)]
+pub(crate) struct Inputs<B: Backend> {
+    x: FloatTensor<B>,
+    ring: FloatTensor<B>,
+    weight: FloatTensor<B>,
+    bias: FloatTensor<B>,
+    gamma: FloatTensor<B>,
+    beta: FloatTensor<B>,
+    packed: IntTensor<B>,
+    has_ring: bool,
+    has_norm: bool,
 }
 
 #[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait DepthwiseConvOps: Backend {
-    #[allow(clippy::too_many_arguments, reason = "burn's backend extensions take tensors one by one")]
-    fn depthwise_convolution(
-        x: FloatTensor<Self>,
-        ring: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        beta: FloatTensor<Self>,
-        packed: IntTensor<Self>,
-        rows: Vec<RowFrames>,
-        has_ring: bool,
-        has_norm: bool,
-    ) -> FloatTensor<Self>;
+    fn depthwise_convolution(#[extension_type] inputs: Inputs<Self>, rows: Vec<RowFrames>) -> FloatTensor<Self>;
 }

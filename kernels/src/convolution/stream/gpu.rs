@@ -1,23 +1,14 @@
-use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::tensor::FloatTensor;
 use burn::backend::{Cube, TensorMetadata};
 use cubecl::prelude::*;
 
-use super::{Form, RowFrames, StreamConvolutionOps};
+use super::{Form, Step, StreamConvolutionOps};
 use crate::cache::ring::FACTS;
 use crate::product::float::Tile;
 
 impl StreamConvolutionOps for Cube {
-    fn stream_convolution(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        residual: FloatTensor<Self>,
-        out: FloatTensor<Self>,
-        steps: IntTensor<Self>,
-        steps_of_out: IntTensor<Self>,
-        [rows, _]: [Vec<RowFrames>; 2],
-        form: Form,
-    ) -> FloatTensor<Self> {
+    fn stream_convolution(step: Step<Self>, form: Form) -> FloatTensor<Self> {
+        let Step { x, weight, bias, residual, out, steps, steps_of_out, rows, .. } = step;
         let [x, weight, residual] = [x, weight, residual].map(crate::cube::contiguous);
         let (inputs, outputs, all) = (x.shape()[2], bias.shape()[0], rows.len() * form.frames);
         let tile = Tile::of([all, outputs]);

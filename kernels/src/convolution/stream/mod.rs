@@ -11,7 +11,7 @@ mod gpu;
 mod reference;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Backend, Dispatch, backend_extension};
+use burn::backend::{Backend, Dispatch, ExtensionType, backend_extension};
 use burn::tensor::Tensor;
 
 use crate::cache::ring::{RowFrames, StepFrames};
@@ -106,17 +106,18 @@ impl StreamConvolution {
         };
         // A kernel has the same tensors in every case; without a residual this one is never read.
         let residual = residual.map_or_else(|| x.values.clone(), |residual| residual.values.clone());
-        let values = Dispatch::stream_convolution(
-            x.values.clone().into_dispatch(),
-            self.weight.clone().into_dispatch(),
-            self.bias.clone().into_dispatch(),
-            residual.into_dispatch(),
-            out.values.into_dispatch(),
-            steps.packed().into_dispatch(),
-            steps_of_out.packed().into_dispatch(),
-            [steps, steps_of_out].map(|steps| steps.rows().to_vec()),
-            form,
-        );
+        let step = Step {
+            x: x.values.clone().into_dispatch(),
+            weight: self.weight.clone().into_dispatch(),
+            bias: self.bias.clone().into_dispatch(),
+            residual: residual.into_dispatch(),
+            out: out.values.into_dispatch(),
+            steps: steps.packed().into_dispatch(),
+            steps_of_out: steps_of_out.packed().into_dispatch(),
+            rows: steps.rows().to_vec(),
+            rows_of_out: steps_of_out.rows().to_vec(),
+        };
+        let values = Dispatch::stream_convolution(step, form);
         StreamFrames { values: Tensor::from_dispatch(values), ..out }
     }
 }
@@ -150,18 +151,21 @@ impl Place {
     }
 }
 
+/// The tensors of a step, and the rows of `steps` and `steps_of_out`.
+#[derive(ExtensionType)]
+pub(crate) struct Step<B: Backend> {
+    x: FloatTensor<B>,
+    weight: FloatTensor<B>,
+    bias: FloatTensor<B>,
+    residual: FloatTensor<B>,
+    out: FloatTensor<B>,
+    steps: IntTensor<B>,
+    steps_of_out: IntTensor<B>,
+    rows: Vec<RowFrames>,
+    rows_of_out: Vec<RowFrames>,
+}
+
 #[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait StreamConvolutionOps: Backend {
-    #[allow(clippy::too_many_arguments, reason = "burn's backend extensions take tensors one by one")]
-    fn stream_convolution(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        residual: FloatTensor<Self>,
-        out: FloatTensor<Self>,
-        steps: IntTensor<Self>,
-        steps_of_out: IntTensor<Self>,
-        rows: [Vec<RowFrames>; 2],
-        form: Form,
-    ) -> FloatTensor<Self>;
+    fn stream_convolution(#[extension_type] step: Step<Self>, form: Form) -> FloatTensor<Self>;
 }

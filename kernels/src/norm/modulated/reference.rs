@@ -2,7 +2,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Flex, TensorMetadata};
 
 use super::{Form, ModulatedNormOps};
-use crate::flex::{contiguous, floats, tensor};
+use crate::flex::{tensor, values};
 use crate::norm::layer_norm_rows_with;
 
 impl ModulatedNormOps for Flex {
@@ -14,20 +14,17 @@ impl ModulatedNormOps for Flex {
         beta: FloatTensor<Self>,
         Form { epsilon, first, gate, adds }: Form,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let [residual, x, modulations, gamma, beta] = [residual, x, modulations, gamma, beta].map(contiguous);
         let (shape, size, width) = (x.shape(), gamma.shape()[0], modulations.shape()[1]);
-        let [gamma, beta] = [&gamma, &beta].map(floats);
-        let mut sum = floats(&residual).to_vec();
-        let x = floats(&x);
+        let [mut sum, x, modulations, gamma, beta] = values([residual, x, modulations, gamma, beta]);
         let mut normed = vec![0.0; sum.len()];
-        let modulations = floats(&modulations).chunks_exact(width.max(1));
+        let modulations = modulations.chunks_exact(width.max(1));
         let rows = sum.chunks_exact_mut(size).zip(normed.chunks_exact_mut(size)).zip(x.chunks_exact(size));
         for (((sum, normed), x), modulations) in rows.zip(modulations) {
             if adds {
                 let gates = &modulations[gate..gate + size];
                 sum.iter_mut().zip(x).zip(gates).for_each(|((sum, x), gate)| *sum += x * gate);
             }
-            layer_norm_rows_with(sum, gamma, beta, epsilon, normed);
+            layer_norm_rows_with(sum, &gamma, &beta, epsilon, normed);
             let (shifts, scales) = modulations[first..first + 2 * size].split_at(size);
             let values = normed.iter_mut().zip(shifts).zip(scales);
             values.for_each(|((value, shift), scale)| *value = *value * (1.0 + scale) + shift);

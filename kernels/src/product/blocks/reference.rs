@@ -2,7 +2,8 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
 
 use super::{BlockForm, BlocksOps};
-use crate::flex::{contiguous, floats, integers, tensor};
+use crate::flex::{integers, tensor, values};
+use crate::reference::add_product;
 
 impl BlocksOps for Flex {
     fn blocks_product(
@@ -12,16 +13,13 @@ impl BlocksOps for Flex {
         offsets: FloatTensor<Self>,
         form: BlockForm,
     ) -> FloatTensor<Self> {
-        let (rows, x) = (x.shape()[0], contiguous(x));
-        let weights = Self::blocks_unpack(words, scales, offsets, form, false);
-        let weights = floats(&weights);
-        let x = floats(&x);
-        let out = x.chunks_exact(form.inputs).flat_map(|x| {
-            (0..form.outputs).map(|output| {
-                x.iter().zip(weights.iter().skip(output).step_by(form.outputs)).map(|(x, weight)| x * weight).sum()
-            })
-        });
-        tensor(out.collect(), [rows, form.outputs].into())
+        let rows = x.shape()[0];
+        let [x, weights] = values([x, Self::blocks_unpack(words, scales, offsets, form, false)]);
+        let mut out = vec![0.0; rows * form.outputs];
+        for (x, out) in x.chunks_exact(form.inputs).zip(out.chunks_exact_mut(form.outputs)) {
+            add_product(out, x.iter().copied(), &weights);
+        }
+        tensor(out, [rows, form.outputs].into())
     }
 
     fn blocks_unpack(
@@ -32,7 +30,7 @@ impl BlocksOps for Flex {
         _is_half: bool,
     ) -> FloatTensor<Self> {
         let words = integers(&words);
-        let [scales, offsets] = [&scales, &offsets].map(floats);
+        let [scales, offsets] = values([scales, offsets]);
         let (padded, per_word) = (form.padded(), form.per_word());
         let weight = |input: usize, output: usize| {
             let word = words[input / per_word * padded + output] as u32;

@@ -5,7 +5,7 @@ use burn::tensor::Shape;
 
 use super::EpilogueOps;
 use crate::activation::{Activation, ActivationOps, swiglu_in_place};
-use crate::flex::{contiguous, floats, tensor};
+use crate::flex::{tensor, values};
 use crate::norm::{EPSILON, NormOps};
 
 /// `x` plus `bias`.
@@ -18,11 +18,12 @@ fn biased<B: Backend>(x: FloatTensor<B>, bias: FloatTensor<B>) -> FloatTensor<B>
 }
 
 fn swiglu(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
-    let (x, mut shape) = (contiguous(x.clone()), x.shape());
+    let mut shape = x.shape();
+    let [x] = values([x]);
     let last = shape.num_dims() - 1;
     shape[last] /= 2;
     let mut out = Vec::with_capacity(shape.num_elements());
-    for row in floats(&x).chunks_exact(2 * shape[last].max(1)) {
+    for row in x.chunks_exact(2 * shape[last].max(1)) {
         let (gate, up) = row.split_at(shape[last]);
         let mut gate = gate.to_vec();
         swiglu_in_place(&mut gate, up);

@@ -9,7 +9,7 @@ use super::factors::RunValues;
 use super::panel::{PANEL, ROWS};
 use super::rounded::{self, Quads, RunFactors};
 use super::runs::{EightBits, Factors, FourBits, NumberPanels, WideNumbers, Widen, multiply_runs};
-use super::{Precision, RowBlock, multiply_panels};
+use super::{Precision, RowBlock, Rows, multiply_panels};
 use crate::product::slices::Destination;
 use crate::thread_pool::ThreadPool;
 
@@ -159,7 +159,7 @@ impl BlockMatrix {
     /// When `x` is not a whole number of rows, or `bias` has another length.
     pub fn forward(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
         let mut out = Vec::new();
-        self.write(pool, x, bias, Destination::New(&mut out));
+        self.write(Rows { pool, x, bias, out: Destination::New(&mut out) });
         out
     }
 
@@ -168,18 +168,18 @@ impl BlockMatrix {
     /// # Panics
     /// When `x` is not a whole number of rows, or `out` or `bias` has another length.
     pub fn add_to(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>, out: &mut [f32]) {
-        self.write(pool, x, bias, Destination::Added(out));
+        self.write(Rows { pool, x, bias, out: Destination::Added(out) });
     }
 
-    fn write(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>, out: Destination) {
+    fn write(&self, rows: Rows) {
         match &self.numbers {
-            Numbers::Four { bits, lowest } => self.multiply(pool, FourBits { bits, lowest: *lowest }, x, bias, out),
-            Numbers::Eight(numbers) => self.multiply(pool, EightBits(numbers), x, bias, out),
-            Numbers::Quads(quads) => self.multiply_rounded(pool, quads, x, bias, out),
+            Numbers::Four { bits, lowest } => self.multiply(rows, FourBits { bits, lowest: *lowest }),
+            Numbers::Eight(numbers) => self.multiply(rows, EightBits(numbers)),
+            Numbers::Quads(quads) => self.multiply_rounded(rows, quads),
         }
     }
 
-    fn multiply_rounded(&self, pool: &ThreadPool, quads: &Quads, x: &[f32], bias: Option<&[f32]>, out: Destination) {
+    fn multiply_rounded(&self, rows: Rows, quads: &Quads) {
         let prepare = |block: &mut RowBlock| block.round(self.inputs, self.run);
         let product = |_: &(), panel: usize, block: &RowBlock, sums: &mut [[f32; PANEL]; ROWS]| {
             let runs = self.inputs / self.run;
@@ -187,17 +187,10 @@ impl BlockMatrix {
             let factors = RunFactors { scales, minimums, run: self.run };
             rounded::multiply(block.width, &block.rounded, quads, panel, factors, sums);
         };
-        multiply_panels(pool, [self.inputs, self.outputs], x, bias, out, prepare, |_| (), |_, _| {}, product);
+        multiply_panels(rows, [self.inputs, self.outputs], prepare, |_| (), |_, _| {}, product);
     }
 
-    fn multiply<N: NumberPanels>(
-        &self,
-        pool: &ThreadPool,
-        numbers: N,
-        x: &[f32],
-        bias: Option<&[f32]>,
-        out: Destination,
-    ) {
+    fn multiply<N: NumberPanels>(&self, rows: Rows, numbers: N) {
         let (inputs, runs) = (self.inputs, self.inputs / self.run);
         let has_minimums = !self.minimums.all().is_empty();
         let prepare = |block: &mut RowBlock| {
@@ -225,7 +218,7 @@ impl BlockMatrix {
                 multiply_runs(block.width, &block.values, WideNumbers(wide), 0, &factors, sums);
             }
         };
-        multiply_panels(pool, [inputs, self.outputs], x, bias, out, prepare, wide, load, product);
+        multiply_panels(rows, [inputs, self.outputs], prepare, wide, load, product);
     }
 }
 

@@ -151,7 +151,7 @@ impl PackedMatrix {
     /// When `x` is not a whole number of rows, or `bias` has another length.
     pub fn forward(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
         let mut out = Vec::new();
-        self.write(pool, x, bias, Destination::New(&mut out));
+        self.write(Rows { pool, x, bias, out: Destination::New(&mut out) });
         out
     }
 
@@ -160,27 +160,19 @@ impl PackedMatrix {
     /// # Panics
     /// When `x` is not a whole number of rows, or `out` or `bias` has another length.
     pub fn add_to(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>, out: &mut [f32]) {
-        self.write(pool, x, bias, Destination::Added(out));
+        self.write(Rows { pool, x, bias, out: Destination::Added(out) });
     }
 
-    fn write(&self, pool: &ThreadPool, x: &[f32], bias: Option<&[f32]>, out: Destination) {
+    fn write(&self, rows: Rows) {
         match &self.weights {
-            PackedWeights::F32(weights) => self.multiply(pool, weights, None, x, bias, out),
-            PackedWeights::F16(weights) => self.multiply(pool, weights, None, x, bias, out),
-            PackedWeights::Bf16(weights) => self.multiply(pool, weights, None, x, bias, out),
-            PackedWeights::Int8(weights, scales) => self.multiply(pool, weights, Some(scales), x, bias, out),
+            PackedWeights::F32(weights) => self.multiply(rows, weights, None),
+            PackedWeights::F16(weights) => self.multiply(rows, weights, None),
+            PackedWeights::Bf16(weights) => self.multiply(rows, weights, None),
+            PackedWeights::Int8(weights, scales) => self.multiply(rows, weights, Some(scales)),
         }
     }
 
-    fn multiply<W: Weight>(
-        &self,
-        pool: &ThreadPool,
-        weights: &[W],
-        scales: Option<&[f32]>,
-        x: &[f32],
-        bias: Option<&[f32]>,
-        out: Destination,
-    ) {
+    fn multiply<W: Weight>(&self, rows: Rows, weights: &[W], scales: Option<&[f32]>) {
         let inputs = self.inputs;
         // Holds the converted weights of a panel.
         let wide = |blocks: usize| {
@@ -205,8 +197,18 @@ impl PackedMatrix {
             }
         };
         let prepare = |block: &mut RowBlock| block.transpose(inputs);
-        multiply_panels(pool, [inputs, self.outputs], x, bias, out, prepare, wide, load, product);
+        multiply_panels(rows, [inputs, self.outputs], prepare, wide, load, product);
     }
+}
+
+/// Rows to multiply, and where their products go.
+struct Rows<'a> {
+    pool: &'a ThreadPool<'a>,
+    /// `[rows, inputs]`
+    x: &'a [f32],
+    /// `[outputs]`
+    bias: Option<&'a [f32]>,
+    out: Destination<'a>,
 }
 
 /// Adds the products of all rows of `x` with all panels of a matrix `[outputs, inputs]`, and `bias`, to `out`. The threads share the
@@ -214,13 +216,9 @@ impl PackedMatrix {
 ///
 /// `prepare` transposes or rounds a block of rows. A thread keeps a state, which `begin` makes for a number of blocks and `load` fills for a
 /// panel; `product` multiplies a block with that panel.
-#[allow(clippy::too_many_arguments, reason = "the steps of one loop")]
 fn multiply_panels<S>(
-    pool: &ThreadPool,
+    Rows { pool, x, bias, out }: Rows,
     [inputs, outputs]: [usize; 2],
-    x: &[f32],
-    bias: Option<&[f32]>,
-    out: Destination,
     prepare: impl Fn(&mut RowBlock) + Sync,
     begin: impl Fn(usize) -> S + Sync,
     load: impl Fn(&mut S, usize) + Sync,

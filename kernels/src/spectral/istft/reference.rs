@@ -3,19 +3,18 @@ use burn::backend::{Flex, TensorMetadata};
 use realfft::num_complex::Complex;
 
 use super::PolarIstftOps;
-use crate::flex::{contiguous, floats, tensor};
+use crate::flex::{tensor, values};
 use crate::spectral::istft::Istft;
 
 impl PolarIstftOps for Flex {
-    fn polar_istft(values: FloatTensor<Self>, window: FloatTensor<Self>, hop: usize) -> FloatTensor<Self> {
-        let [values, window] = [values, window].map(contiguous);
-        let numbers = values.shape()[1];
-        let [values, window] = [&values, &window].map(floats);
+    fn polar_istft(polar: FloatTensor<Self>, window: FloatTensor<Self>, hop: usize) -> FloatTensor<Self> {
+        let numbers = polar.shape()[1];
+        let [polar, window] = values([polar, window]);
         let mut out = Vec::new();
         // The caller has asked that the window fits.
-        if let Some(istft) = Istft::new(window, hop) {
+        if let Some(istft) = Istft::new(&window, hop) {
             let mut state = istft.start();
-            for frame in values.chunks_exact(numbers) {
+            for frame in polar.chunks_exact(numbers) {
                 let (magnitudes, phases) = frame.split_at(numbers / 2);
                 let bin = |(magnitude, phase): (&f32, &f32)| Complex::from_polar(magnitude.exp(), phase.sin());
                 let mut spectrum: Vec<_> = magnitudes.iter().zip(phases).map(bin).collect();

@@ -2,12 +2,11 @@ use burn::backend::Flex;
 use burn::backend::tensor::FloatTensor;
 
 use super::PolarStftOps;
-use crate::flex::{contiguous, floats, tensor};
+use crate::flex::{tensor, values};
 
 impl PolarStftOps for Flex {
     fn polar_stft(samples: FloatTensor<Self>, window: FloatTensor<Self>, hop: usize) -> FloatTensor<Self> {
-        let [samples, window] = [samples, window].map(contiguous);
-        let [samples, window] = [&samples, &window].map(floats);
+        let [samples, window] = values([samples, window]);
         let (length, last) = (window.len(), samples.len() - 1);
         let half = length / 2;
         let mirrored = |at: usize| match at.checked_sub(half) {

@@ -2,12 +2,12 @@
 //! queries waits for one part of the keys after another. A card of a hundred cores has little else to do meanwhile.
 
 use burn::backend::cubecl::dtype_to_storage_type;
-use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::tensor::FloatTensor;
 use burn::backend::{Cube, TensorMetadata};
 use cubecl::prelude::*;
 
 use super::visible::{UNSEEN, key_range};
-use crate::attention::relative::{AttentionCall, Window};
+use crate::attention::relative::{AttentionCall, Inputs, Window};
 use crate::reduce::{cube_max, cube_sum};
 
 /// Units of a cube, and keys between two corrections of the softmax.
@@ -50,12 +50,8 @@ impl Form {
 }
 
 /// True if all vectors of keys and values lie where a unit can read them whole.
-pub fn can_compute(
-    head: usize,
-    of_heads: [&FloatTensor<Cube>; 4],
-    position_keys: &FloatTensor<Cube>,
-    call: &AttentionCall,
-) -> bool {
+pub fn can_compute(inputs: &Inputs<Cube>, call: &AttentionCall) -> bool {
+    let head = inputs.query.shape()[3];
     let are_whole = |x: &FloatTensor<Cube>| {
         x.meta
             .strides()
@@ -64,21 +60,13 @@ pub fn can_compute(
     };
     head.is_multiple_of(VECTOR)
         && (VECTOR..=UNITS).contains(&head)
-        && of_heads.into_iter().all(are_whole)
-        && (!call.has_positions || are_whole(position_keys))
+        && [&inputs.keys, &inputs.values, &inputs.ring_keys, &inputs.ring_values].into_iter().all(are_whole)
+        && (!call.has_positions || are_whole(&inputs.position_keys))
 }
 
 /// Computes a call that [`can_compute`] allows into `out`, which is contiguous.
-#[allow(clippy::too_many_arguments, reason = "the tensors of one launch")]
-pub fn attention(
-    query: FloatTensor<Cube>,
-    [keys, values, ring_keys, ring_values]: [FloatTensor<Cube>; 4],
-    position_keys: FloatTensor<Cube>,
-    biases: FloatTensor<Cube>,
-    packed: IntTensor<Cube>,
-    out: FloatTensor<Cube>,
-    call: &AttentionCall,
-) {
+pub fn attention(inputs: Inputs<Cube>, out: FloatTensor<Cube>, call: &AttentionCall) {
+    let Inputs { query, keys, values, ring_keys, ring_values, position_keys, biases, packed } = inputs;
     let (client, shape, dtype) = (query.client.clone(), query.shape(), query.dtype);
     let (chunk, left) = call.window.numbers();
     let form = Form {

@@ -8,14 +8,13 @@ mod visible;
 
 use burn::backend::cubecl::dtype_to_storage_type;
 use burn::backend::ops::{FloatTensorOps, IntTensorOps};
-use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::tensor::FloatTensor;
 use burn::backend::{Cube, TensorMetadata};
 use burn::tensor::{Shape, TensorData};
 use cubecl::prelude::*;
 
-use super::{AttentionCall, RelativeAttentionOps, Way, Window};
+use super::{AttentionCall, Inputs, RelativeAttentionOps, Way, Window};
 use crate::cache::ring::{FACTS, RowFrames};
-use products::Inputs;
 use visible::{UNSEEN, first_seen, key_range};
 
 /// The most queries of a call that a cube each computes: 14 of 64 streams take 0.20 ms so, and 0.71 ms by tiles (0.6 B, H200).
@@ -107,24 +106,21 @@ pub fn full_attention(
         Cube::float_swap_dims(Cube::float_reshape(x, apart), 1, 2)
     };
     let [query, keys, values] = [query, keys, values].map(split);
-    let (ring_keys, ring_values) = (keys.clone(), values.clone());
-    let (position_keys, biases) = (query.clone(), query.clone());
-    Cube::relative_attention(query, keys, values, ring_keys, ring_values, position_keys, biases, packed, call)
+    let inputs = Inputs {
+        ring_keys: keys.clone(),
+        ring_values: values.clone(),
+        position_keys: query.clone(),
+        biases: query.clone(),
+        query,
+        keys,
+        values,
+        packed,
+    };
+    Cube::relative_attention(inputs, call)
 }
 
 impl RelativeAttentionOps for Cube {
-    fn relative_attention(
-        query: FloatTensor<Self>,
-        keys: FloatTensor<Self>,
-        values: FloatTensor<Self>,
-        ring_keys: FloatTensor<Self>,
-        ring_values: FloatTensor<Self>,
-        position_keys: FloatTensor<Self>,
-        biases: FloatTensor<Self>,
-        packed: IntTensor<Self>,
-        call: AttentionCall,
-    ) -> FloatTensor<Self> {
-        let inputs = Inputs { query, keys, values, position_keys, biases, packed };
+    fn relative_attention(inputs: Inputs<Self>, call: AttentionCall) -> FloatTensor<Self> {
         let by_products = match call.way {
             Way::Fastest => products::is_faster(&inputs),
             Way::Tiles | Way::ByQuery => false,
@@ -136,20 +132,20 @@ impl RelativeAttentionOps for Cube {
         {
             return attended;
         }
-        let Inputs { query, keys, values, position_keys, biases, packed } = inputs;
-        let (client, device, shape, dtype) = (query.client.clone(), query.device(), query.shape(), query.dtype);
+        let (client, device, shape, dtype) =
+            (inputs.query.client.clone(), inputs.query.device(), inputs.query.shape(), inputs.query.dtype);
         let [rows, heads, queries, head] = [shape[0], shape[1], shape[2], shape[3]];
-        let out = Self::float_empty([rows, queries, heads * head].into(), &device, crate::cube::float(&query));
+        let out = Self::float_empty([rows, queries, heads * head].into(), &device, crate::cube::float(&inputs.query));
         let by_query = match call.way {
             Way::Fastest => queries <= FEW_QUERIES,
             Way::ByQuery => true,
             Way::Tiles | Way::Products => false,
         };
-        if by_query && by_query::can_compute(head, [&keys, &values, &ring_keys, &ring_values], &position_keys, &call) {
-            let of_heads = [keys, values, ring_keys, ring_values];
-            by_query::attention(query, of_heads, position_keys, biases, packed, out.clone(), &call);
+        if by_query && by_query::can_compute(&inputs, &call) {
+            by_query::attention(inputs, out.clone(), &call);
             return out;
         }
+        let Inputs { query, keys, values, ring_keys, ring_values, position_keys, biases, packed } = inputs;
         let tiling = Tiling::new(queries, head, &call);
         let (chunk, left) = call.window.numbers();
         attention_kernel::launch(

@@ -6,13 +6,13 @@
 
 use burn::backend::cubecl::dtype_to_storage_type;
 use burn::backend::ops::FloatTensorOps;
-use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::tensor::FloatTensor;
 use burn::backend::{Cube, FloatDType, TensorMetadata};
 use burn::tensor::{Shape, Slice};
 use cubecl::features::Plane;
 use cubecl::prelude::*;
 
-use crate::attention::relative::{AttentionCall, Window};
+use crate::attention::relative::{AttentionCall, Inputs, Window};
 use crate::cache::ring::FACTS;
 use crate::product::float::on_matrix_units;
 use crate::reduce::{cube_max, cube_sum};
@@ -28,23 +28,13 @@ const SCORE_BYTES: usize = 768 << 20;
 /// Keys and distances are padded to a multiple of this, so that rows of scores begin where vectors of 16 bytes do.
 const ALIGNMENT: usize = 16;
 
-/// Tensors of a call.
-pub struct Inputs {
-    pub query: FloatTensor<Cube>,
-    pub keys: FloatTensor<Cube>,
-    pub values: FloatTensor<Cube>,
-    pub position_keys: FloatTensor<Cube>,
-    pub biases: FloatTensor<Cube>,
-    pub packed: IntTensor<Cube>,
-}
-
 /// True if products can compute a call: whole rows without a ring.
-pub fn can_compute(inputs: &Inputs, call: &AttentionCall) -> bool {
+pub fn can_compute(inputs: &Inputs<Cube>, call: &AttentionCall) -> bool {
     !call.has_ring && call.window == Window::Full && inputs.query.shape()[2] == inputs.keys.shape()[2]
 }
 
 /// True if products on matrix units are the faster way: by measurement on an H200.
-pub fn is_faster(inputs: &Inputs) -> bool {
+pub fn is_faster(inputs: &Inputs<Cube>) -> bool {
     let properties = inputs.query.client.properties();
     inputs.query.dtype == FloatDType::F16.into()
         && inputs.query.shape()[2] >= MIN_QUERIES
@@ -52,7 +42,7 @@ pub fn is_faster(inputs: &Inputs) -> bool {
 }
 
 /// Computes a call that [`can_compute`] allows. None if a product cannot be launched; without matrix units burn multiplies.
-pub fn attention(inputs: &Inputs, call: &AttentionCall) -> Option<FloatTensor<Cube>> {
+pub fn attention(inputs: &Inputs<Cube>, call: &AttentionCall) -> Option<FloatTensor<Cube>> {
     let (shape, device) = (inputs.query.shape(), inputs.query.device());
     let [rows, heads, frames, head] = [shape[0], shape[1], shape[2], shape[3]];
     let padded = frames.next_multiple_of(ALIGNMENT);
@@ -74,7 +64,7 @@ pub fn attention(inputs: &Inputs, call: &AttentionCall) -> Option<FloatTensor<Cu
 
 /// Computes a range of the rows and writes them to `out`.
 fn part(
-    inputs: &Inputs,
+    inputs: &Inputs<Cube>,
     position_keys: Option<&FloatTensor<Cube>>,
     call: &AttentionCall,
     rows: std::ops::Range<usize>,
