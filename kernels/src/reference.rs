@@ -1,4 +1,4 @@
-//! What the bodies that tests compare a GPU's with have in common, by definition and one value at a time.
+//! The sums of the bodies that tests compare a GPU's with: by definition, one value at a time.
 
 /// Adds the product of `x` `[inputs]` and `weight` `[inputs, outputs]` to `sums` `[outputs]`.
 pub(crate) fn add_product(sums: &mut [f32], x: impl IntoIterator<Item = f32>, weight: &[f32]) {

@@ -5,7 +5,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Flex, TensorMetadata};
 use rayon::prelude::*;
 
-use super::ActivationOps;
+use super::{Activation, ActivationOps};
 use crate::flex::{contiguous, floats, tensor};
 use crate::vector_math::{self, CHUNK, SQRT_2_BY_PI, sigmoid};
 
@@ -153,41 +153,45 @@ impl pulp::NullaryFnOnce for GluRows<'_> {
 }
 
 impl ActivationOps for Flex {
-    fn fused_relu(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        Self::relu(x)
+    fn activated(x: FloatTensor<Self>, activation: Activation) -> FloatTensor<Self> {
+        match activation {
+            Activation::Relu => Self::relu(x),
+            Activation::Silu => in_chunks(x, silu_in_place, |x| Self::float_mul(x.clone(), Self::sigmoid(x))),
+            Activation::Gelu => in_chunks(x, gelu_in_place, Self::gelu),
+            Activation::GeluTanh => in_chunks(x, gelu_tanh_in_place, |x| {
+                let square = Self::float_mul(x.clone(), x.clone());
+                let slope = Self::float_add_scalar(Self::float_mul_scalar(square, 0.044_715.into()), 1.0.into());
+                let twice = Self::float_mul_scalar(Self::float_mul(x.clone(), slope), (2.0 * SQRT_2_BY_PI).into());
+                Self::float_mul(x, Self::sigmoid(twice))
+            }),
+            Activation::Glu => in_halves(x, glu_rows),
+            Activation::SwiGlu => in_halves(x, swiglu_rows),
+        }
     }
+}
 
-    fn fused_silu(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        in_chunks(x, silu_in_place, |x| Self::float_mul(x.clone(), Self::sigmoid(x)))
+fn swiglu_rows(x: &[f32], half: usize, out: &mut [f32]) {
+    for (out, row) in out.chunks_exact_mut(half).zip(x.chunks_exact(2 * half)) {
+        let (gate, up) = row.split_at(half);
+        out.copy_from_slice(gate);
+        swiglu_in_place(out, up);
     }
+}
 
-    fn fused_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        in_chunks(x, gelu_in_place, Self::gelu)
-    }
-
-    fn fused_gelu_tanh(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        in_chunks(x, gelu_tanh_in_place, |x| {
-            let square = Self::float_mul(x.clone(), x.clone());
-            let slope = Self::float_add_scalar(Self::float_mul_scalar(square, 0.044_715.into()), 1.0.into());
-            let twice = Self::float_mul_scalar(Self::float_mul(x.clone(), slope), (2.0 * SQRT_2_BY_PI).into());
-            Self::float_mul(x, Self::sigmoid(twice))
-        })
-    }
-
-    fn fused_glu(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        let mut shape = x.shape();
-        let last = shape.num_dims() - 1;
-        let half = shape[last] / 2;
-        let x = contiguous(x);
-        let values = floats(&x);
-        let mut out = vec![0f32; values.len() / 2];
-        let rows = (CHUNK / half.max(1)).max(1);
-        out.par_chunks_mut((rows * half).max(1))
-            .zip(values.par_chunks((2 * rows * half).max(1)))
-            .for_each(|(out, x)| glu_rows(x, half, out));
-        shape[last] = half;
-        tensor(out, shape)
-    }
+/// Applies `activation` of rows, the length of their halves and the result to chunks of the rows of `x`, on all cores.
+fn in_halves(x: FloatTensor<Flex>, activation: impl Fn(&[f32], usize, &mut [f32]) + Sync) -> FloatTensor<Flex> {
+    let mut shape = x.shape();
+    let last = shape.num_dims() - 1;
+    let half = shape[last] / 2;
+    let x = contiguous(x);
+    let values = floats(&x);
+    let mut out = vec![0f32; values.len() / 2];
+    let rows = (CHUNK / half.max(1)).max(1);
+    out.par_chunks_mut((rows * half).max(1))
+        .zip(values.par_chunks((2 * rows * half).max(1)))
+        .for_each(|(out, x)| activation(x, half, out));
+    shape[last] = half;
+    tensor(out, shape)
 }
 
 /// Applies `activation` to chunks of a copy of `x`, on all cores; a tensor that is not f32 goes to `fallback`.

@@ -10,49 +10,28 @@ use crate::elementwise::sigmoid;
 use crate::vector_math::SQRT_2_BY_PI;
 
 impl ActivationOps for Cube {
-    fn fused_relu(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        map(x, Activation::Relu)
+    fn activated(x: FloatTensor<Self>, activation: Activation) -> FloatTensor<Self> {
+        let x = crate::cube::contiguous(x);
+        let (client, device, mut shape) = (x.client.clone(), x.device(), x.shape());
+        let last = shape.num_dims() - 1;
+        if activation.is_gated() {
+            shape[last] /= 2;
+        }
+        let (half, values) = (shape[last], shape.num_elements());
+        let out = Cube::float_empty(shape, &device, FloatDType::F32);
+        let dim = CubeDim::new(&client, values);
+        map_kernel::launch(
+            &client,
+            cubecl::calculate_cube_count_elemwise(&client, values, dim),
+            dim,
+            x.into_tensor_arg(),
+            out.clone().into_tensor_arg(),
+            values as u32,
+            half as u32,
+            activation,
+        );
+        out
     }
-
-    fn fused_silu(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        map(x, Activation::Silu)
-    }
-
-    fn fused_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        map(x, Activation::Gelu)
-    }
-
-    fn fused_gelu_tanh(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        map(x, Activation::GeluTanh)
-    }
-
-    fn fused_glu(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        map(x, Activation::Glu)
-    }
-}
-
-/// Applies `activation` to `x`, of any shape.
-fn map(x: FloatTensor<Cube>, activation: Activation) -> FloatTensor<Cube> {
-    let x = crate::cube::contiguous(x);
-    let (client, device, mut shape) = (x.client.clone(), x.device(), x.shape());
-    let last = shape.num_dims() - 1;
-    if activation == Activation::Glu {
-        shape[last] /= 2;
-    }
-    let (half, values) = (shape[last], shape.num_elements());
-    let out = Cube::float_empty(shape, &device, FloatDType::F32);
-    let dim = CubeDim::new(&client, values);
-    map_kernel::launch(
-        &client,
-        cubecl::calculate_cube_count_elemwise(&client, values, dim),
-        dim,
-        x.into_tensor_arg(),
-        out.clone().into_tensor_arg(),
-        values as u32,
-        half as u32,
-        activation,
-    );
-    out
 }
 
 /// One unit per value of `out`. `x` and `out` are contiguous.
@@ -60,9 +39,9 @@ fn map(x: FloatTensor<Cube>, activation: Activation) -> FloatTensor<Cube> {
 fn map_kernel(x: &Tensor<f32>, out: &mut Tensor<f32>, values: u32, half: u32, #[comptime] activation: Activation) {
     let at = ABSOLUTE_POS;
     if at < values as usize {
-        if comptime!(activation == Activation::Glu) {
+        if comptime!(activation.is_gated()) {
             let from = (at / half as usize) * (2 * half as usize) + at % half as usize;
-            out[at] = x[from] * sigmoid(x[from + half as usize]);
+            out[at] = gated(x[from], x[from + half as usize], activation);
         } else {
             out[at] = apply(x[at], activation);
         }
@@ -84,4 +63,10 @@ pub(crate) fn apply(value: f32, #[comptime] activation: Activation) -> f32 {
         let half = Erf::erf(value * f32::new(core::f32::consts::FRAC_1_SQRT_2));
         value * f32::new(0.5) * (f32::new(1.0) + half)
     }
+}
+
+/// `activation` of a value of either half.
+#[cube]
+pub(crate) fn gated(first: f32, second: f32, #[comptime] activation: Activation) -> f32 {
+    if comptime!(activation == Activation::Glu) { first * sigmoid(second) } else { first * sigmoid(first) * second }
 }

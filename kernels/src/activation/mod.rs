@@ -17,7 +17,7 @@ pub use cpu::{
     elu_in_place, gelu_in_place, gelu_tanh_in_place, glu_rows, silu_in_place, swiglu_in_place, tanh_in_place,
 };
 #[cfg(feature = "wgpu")]
-pub(crate) use gpu::apply;
+pub(crate) use gpu::{apply, gated};
 
 /// An activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,34 +45,34 @@ impl Activation {
 
 /// `x * sigmoid(x)`, of any shape.
 pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    Tensor::from_dispatch(Dispatch::fused_silu(x.into_dispatch()))
+    activated(x, Activation::Silu)
 }
 
 /// The larger of `x` and 0, of any shape.
 pub fn relu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    Tensor::from_dispatch(Dispatch::fused_relu(x.into_dispatch()))
+    activated(x, Activation::Relu)
 }
 
 /// `x / 2 * (1 + erf(x / sqrt 2))`, of any shape.
 pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    Tensor::from_dispatch(Dispatch::fused_gelu(x.into_dispatch()))
+    activated(x, Activation::Gelu)
 }
 
 /// `x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))`, of any shape: the form of GELU that PyTorch calls `tanh`.
 pub fn gelu_tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    Tensor::from_dispatch(Dispatch::fused_gelu_tanh(x.into_dispatch()))
+    activated(x, Activation::GeluTanh)
 }
 
 /// `a * sigmoid(b)`: `[.., 2 n]` to `[.., n]`, with `a` the first half of the last dimension and `b` the second.
 pub fn glu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    Tensor::from_dispatch(Dispatch::fused_glu(x.into_dispatch()))
+    activated(x, Activation::Glu)
+}
+
+fn activated<const D: usize>(x: Tensor<D>, activation: Activation) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::activated(x.into_dispatch(), activation))
 }
 
 #[backend_extension(Flex, Cube: cfg(feature = "wgpu"))]
 pub(crate) trait ActivationOps: Backend {
-    fn fused_relu(x: FloatTensor<Self>) -> FloatTensor<Self>;
-    fn fused_silu(x: FloatTensor<Self>) -> FloatTensor<Self>;
-    fn fused_gelu(x: FloatTensor<Self>) -> FloatTensor<Self>;
-    fn fused_gelu_tanh(x: FloatTensor<Self>) -> FloatTensor<Self>;
-    fn fused_glu(x: FloatTensor<Self>) -> FloatTensor<Self>;
+    fn activated(x: FloatTensor<Self>, activation: Activation) -> FloatTensor<Self>;
 }

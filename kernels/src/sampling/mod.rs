@@ -1,6 +1,6 @@
 //! The next token of each row of logits: the likeliest tokens, or one drawn by its probability, among the tokens that a mask leaves.
 //!
-//! Tokens are text tokens or timestamps, told apart by their id: timestamps begin at a [`TokenMask`]'s `first_timestamp`, and a
+//! Tokens are text tokens or timestamps, by their id: timestamps begin at a [`TokenMask`]'s `first_timestamp`, and a
 //! vocabulary may have none. On a GPU one cube reads one row of logits, and only a few values of each row are read back. The plain
 //! Rust twin handles one row at a time.
 

@@ -225,7 +225,7 @@ impl Form {
     }
 }
 
-/// What [`store`] works on: the tensors as there, and the numbers of a [`Turn`].
+/// The tensors of [`store`], and the numbers of a [`Turn`].
 #[derive(ExtensionType)]
 pub(crate) struct StoredStep<B: Backend> {
     inputs: FloatTensor<B>,

@@ -4,8 +4,7 @@ use burn::backend::{Cube, FloatDType, TensorMetadata};
 use cubecl::prelude::*;
 
 use super::{After, EpilogueOps, FloatTensor};
-use crate::activation::{Activation, apply};
-use crate::elementwise::sigmoid;
+use crate::activation::{Activation, apply, gated};
 use crate::norm::{EPSILON, UNITS, moments};
 
 /// The output for the `sum` of a column.
@@ -155,14 +154,11 @@ fn activation_kernel<F: Float>(
     if at < values as usize {
         let size = size as usize;
         let dim = at % size;
-        if comptime!(activation == Activation::Glu) {
+        if comptime!(activation.is_gated()) {
             let from = (at / size) * (2 * size) + dim;
-            let gate = sigmoid(f32::cast_from(x[from + size]) + bias[dim + size]);
-            out[at] = F::cast_from((f32::cast_from(x[from]) + bias[dim]) * gate);
-        } else if comptime!(activation == Activation::SwiGlu) {
-            let from = (at / size) * (2 * size) + dim;
-            let gate = f32::cast_from(x[from]) + bias[dim];
-            out[at] = F::cast_from(gate * sigmoid(gate) * (f32::cast_from(x[from + size]) + bias[dim + size]));
+            let first = f32::cast_from(x[from]) + bias[dim];
+            let second = f32::cast_from(x[from + size]) + bias[dim + size];
+            out[at] = F::cast_from(gated(first, second, activation));
         } else {
             out[at] = F::cast_from(apply(f32::cast_from(x[at]) + bias[dim], activation));
         }

@@ -4,8 +4,7 @@ use burn::backend::{Backend, Flex, TensorMetadata};
 use burn::tensor::Shape;
 
 use super::EpilogueOps;
-use crate::activation::{Activation, ActivationOps, swiglu_in_place};
-use crate::flex::{tensor, values};
+use crate::activation::{Activation, ActivationOps};
 use crate::norm::{EPSILON, NormOps};
 
 /// `x` plus `bias`.
@@ -17,32 +16,9 @@ fn biased<B: Backend>(x: FloatTensor<B>, bias: FloatTensor<B>) -> FloatTensor<B>
     B::float_add(x, B::float_reshape(bias, Shape::from(shape)))
 }
 
-fn swiglu(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
-    let mut shape = x.shape();
-    let [x] = values([x]);
-    let last = shape.num_dims() - 1;
-    shape[last] /= 2;
-    let mut out = Vec::with_capacity(shape.num_elements());
-    for row in x.chunks_exact(2 * shape[last].max(1)) {
-        let (gate, up) = row.split_at(shape[last]);
-        let mut gate = gate.to_vec();
-        swiglu_in_place(&mut gate, up);
-        out.extend(gate);
-    }
-    tensor(out, shape)
-}
-
 impl EpilogueOps for Flex {
     fn biased_activation(x: FloatTensor<Self>, bias: FloatTensor<Self>, activation: Activation) -> FloatTensor<Self> {
-        let x = biased::<Self>(x, bias);
-        match activation {
-            Activation::Relu => Self::fused_relu(x),
-            Activation::Silu => Self::fused_silu(x),
-            Activation::Gelu => Self::fused_gelu(x),
-            Activation::GeluTanh => Self::fused_gelu_tanh(x),
-            Activation::Glu => Self::fused_glu(x),
-            Activation::SwiGlu => swiglu(x),
-        }
+        Self::activated(biased::<Self>(x, bias), activation)
     }
 
     fn biased_sum(residual: FloatTensor<Self>, x: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self> {

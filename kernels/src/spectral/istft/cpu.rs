@@ -6,7 +6,7 @@ use std::sync::Arc;
 use realfft::num_complex::Complex;
 use realfft::{ComplexToReal, RealFftPlanner};
 
-/// Below this sum of squared windows a sample cannot be told.
+/// Below this sum of squared windows a sample is not determined.
 pub(crate) const LEAST_WEIGHT: f32 = 1e-11;
 
 /// A transform of one window.
