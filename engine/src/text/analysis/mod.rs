@@ -145,6 +145,7 @@ fn find_in(reading: &Reading<'_>, tagged: &[Finding]) -> Vec<Finding> {
     find::terms::find(reading, &codes, &mut found);
     find::names::find(reading, &codes, &cues, tagged, &mut found);
     tagger::join(reading, &cues, tagged, &mut found);
+    find::widen(reading, &mut found);
     titles::cut(reading, &mut found);
     eponyms::drop(reading, &mut found);
     firms::drop(reading, &mut found);

@@ -209,8 +209,12 @@ fn is_day_or_town(reading: &Reading<'_>, tagged: &Finding) -> bool {
         DAYS.contains(&token.lower.as_str())
             && reading.lower(tagged.words.end).starts_with(|letter: char| letter.is_ascii_digit())
     };
-    let is_town =
-        token.is(TOWN) && token.flags & (GIVEN | SURNAME) == 0 && !places::is_about_person(reading, &tagged.words);
+    let before = tagged.words.start.checked_sub(1).map(|before| &reading.tokens[before]);
+    let is_prose = before.is_some_and(|before| before.sentence == token.sentence && !before.capital);
+    let is_town = token.is(TOWN)
+        && is_prose
+        && token.flags & (GIVEN | SURNAME) == 0
+        && !places::is_about_person(reading, &tagged.words);
     tagged.label == Label::PersonName && tagged.words.len() == 1 && (is_town || is_day())
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::super::label::Label;
 use super::super::lists::{CALENDAR, COMMON, COMPANY, GIVEN, RARE, SURNAME, TOWN};
 use super::super::mask::MIN_CONFIDENCE;
-use super::super::reading::{Break, Token};
+use super::super::reading::{Break, Reading, Token};
 use super::super::{Finding, Source, titles};
 use super::name_words::{Hit, Names, PARTICLES};
 
@@ -44,10 +44,6 @@ fn beside(names: &Names<'_, '_>, words: &Range<usize>, covered: &HashSet<usize>)
         |at: usize| names.is_wordlike(at) && !names.is_stop(at) && !names.is_other_phrase(at) && !covered.contains(&at);
     let owns = |at: usize| reading.is_contracted(at);
     let end = words.end;
-    let prefix = prefix_of(names, words.start);
-    if prefix < words.start && !covered.contains(&prefix) {
-        found.push(prefix..words.start);
-    }
     if reading.tokens[end - 1].after == Break::None && !owns(end - 1) && is_free(end) && is_name(names, end) {
         found.push(end..end + 1);
     }
@@ -74,10 +70,16 @@ fn beside(names: &Names<'_, '_>, words: &Range<usize>, covered: &HashSet<usize>)
     found
 }
 
+/// Widens names to the small words and initials before them.
+pub fn widen(reading: &Reading<'_>, found: &mut [Finding]) {
+    for finding in found.iter_mut().filter(|finding| finding.label == Label::PersonName) {
+        finding.words.start = prefix_of(reading, finding.words.start);
+    }
+}
+
 /// The start of the small words and initials before a family name, where names have capitals: "van der Berg", "T. J.
 /// Okereke". After an article such a word is a noun: "the den Smith built".
-fn prefix_of(names: &Names<'_, '_>, start: usize) -> usize {
-    let reading = names.reading;
+fn prefix_of(reading: &Reading<'_>, start: usize) -> usize {
     let is_small = |token: &Token<'_>| {
         !token.capital
             && PARTICLES.contains(&token.lower.as_str())

@@ -14,4 +14,5 @@ pub mod secrets;
 pub mod terms;
 mod towns;
 
+pub use mentions::widen;
 pub use name_words::is_stop;
