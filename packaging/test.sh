@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs each package of packaging/build.sh in a clean Debian without a network, tries it, and removes it: packaging/test.sh FOLDER
-# It runs as root. The clean Debian is made once, by mmdebstrap, and kept in PACKAGING_ROOT (an archive).
+# It runs as root. The clean Debian is made once, by mmdebstrap, and kept in PACKAGING_ROOT, an archive. It tries the image where there is one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -eq 1 ] || { echo "usage: packaging/test.sh FOLDER" >&2; exit 2; }
@@ -8,7 +8,7 @@ out="$(cd "$1" && pwd)"
 archive="${PACKAGING_ROOT:-${XDG_CACHE_HOME:-$HOME/.cache}/auricle/packaging-root.tar}"
 if [ ! -f "$archive" ]; then
   mkdir -p "$(dirname "$archive")"
-  mmdebstrap --quiet --variant=minbase --include=adduser,ca-certificates,curl,libgcc-s1,zstd bookworm "$archive.part"
+  mmdebstrap --quiet --variant=minbase --include=adduser,ca-certificates,curl,libgcc-s1,zstd --format=tar bookworm "$archive.part"
   mv "$archive.part" "$archive"
 fi
 # What is mounted, listens or connects below is this script's alone.
@@ -20,8 +20,7 @@ ip link set lo up
 base="$(mktemp -d)"
 cleanup() {
   status=$?
-  umount --recursive "$base" 2>/dev/null || true
-  rm -rf --one-file-system "$base"
+  umount --recursive --lazy "$base" && rmdir "$base"
   [ "$status" = 0 ] || echo "packaging/test.sh: failed in \"$step\"" >&2
 }
 trap cleanup EXIT
@@ -61,7 +60,8 @@ complete() {
     share/doc/auricle/THIRD_PARTY_NOTICES.txt share/doc/auricle/LICENSE-MIT share/doc/auricle/catalog.toml share/doc/auricle/starters/vad.md; do
     [ -s "$root/$1/$file" ] || fail "$1/$file is missing"
   done
-  bash -n "$root/$1/share/bash-completion/completions/auricle"
+  [ "$(inside bash -c 'source "$1" && COMP_WORDS=(auricle tr) COMP_CWORD=1 && _auricle auricle tr auricle; echo "${COMPREPLY[*]}"' - \
+    "/$1/share/bash-completion/completions/auricle")" = transcribe ] || fail "bash completes nothing"
 }
 
 version="$(sed -n "s/^version='\([^']*\)'.*/\1/p" "$out/install.sh")"
@@ -192,3 +192,29 @@ fi
 inside $install --from /packages >/dev/null
 user=nobody refuses "cannot write the starter model" auricle transcribe /sample.flac
 user=nobody inside env XDG_DATA_HOME=/tmp/data auricle analyze --pii - <<<'Call Mary Smith.' | grep -q PERSON_NAME || fail "another place for the starters"
+
+image="$out/auricle-$version-image.tar"
+if [ -f "$image" ]; then
+  step "the image"
+  layers="$base/layers"
+  mkdir "$layers" "$base/image"
+  tar --extract --file "$image" --directory "$layers"
+  jq --raw-output '.[0].Layers[]' "$layers/manifest.json" | while read -r layer; do tar --extract --file "$layers/$layer" --directory "$base/image"; done
+  setting() { jq --raw-output ".config.$1" "$layers/$(jq --raw-output '.[0].Config' "$layers/manifest.json")"; }
+  mapfile -t environment < <(setting 'Env[]')
+  mapfile -t command < <(setting 'Entrypoint[], .config.Cmd[]')
+  mapfile -t health < <(setting 'Healthcheck.Test[1:][]')
+  [[ "$(setting User)" =~ ^[1-9][0-9]*:[1-9][0-9]*$ ]] || fail "the image runs as $(setting User)"
+  mount -t proc proc "$base/image/proc"
+  mount --rbind /dev "$base/image/dev"
+  # As a runtime does it, with what the image asks for.
+  within() { chroot --userspec="$(setting User)" "$base/image" env -i --chdir="$(setting WorkingDir)" "${environment[@]}" "$@"; }
+  healthy() { within "${health[@]}" >/dev/null 2>&1; }
+  ! healthy || fail "healthy without a service"
+  within "${command[@]}" --device cpu >"$base/log" 2>&1 &
+  ready
+  healthy || fail "the health check fails"
+  # Mesa's own rasteriser, where there is no GPU.
+  within auricle devices | grep -q vulkan || fail "no Vulkan driver: $(within auricle devices)"
+  kill -TERM "$(pgrep -f '^/usr/bin/auricle serve')" && wait "$!" || fail "the service ends with a failure"
+fi
