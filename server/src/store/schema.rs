@@ -78,6 +78,7 @@ pub(super) async fn migrate(store: &Store) -> Result<()> {
                 tracing::warn!(%error, tries, "the database is in use; trying again to bring its schema up to date");
                 tokio::time::sleep(PAUSE).await;
             }
+            Err(MigrateError::VersionMissing(version)) => return Err(newer(version)),
             Err(error) => return Err(error.into()),
         }
     }
@@ -87,4 +88,35 @@ fn is_lock_conflict(error: &MigrateError) -> bool {
     let (MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = error else { return false };
     let Error::Database(error) = error else { return false };
     error.code().is_some_and(|code| LOCK_CONFLICTS.contains(&code.as_ref()))
+}
+
+/// The error for a database that a newer program has migrated to this version.
+fn newer(version: i64) -> Error {
+    let known = LATER.map(|(version, ..)| version).into_iter().max().unwrap_or_default();
+    let message = format!(
+        "a newer version of Auricle has changed it (schema {version}, and this program knows {known}): start that version, or this one \
+         with a copy from before the upgrade"
+    );
+    Error::Configuration(message.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Durability;
+
+    #[tokio::test]
+    async fn a_database_of_a_newer_version_is_refused_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || async { Store::open(&Store::url_in(folder.path()), Durability::Crash).await };
+        let store = open().await.unwrap();
+        let later = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+                     VALUES (999, 'later', TRUE, x'00', 0)";
+        sqlx::query(later).execute(&store.write).await.unwrap();
+        drop(store);
+        let error = open().await.err().unwrap().to_string();
+        assert!(error.contains("schema 999") && error.contains("start that version"), "{error}");
+        // The folder is as it was.
+        assert!(open().await.is_err());
+    }
 }
