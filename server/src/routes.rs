@@ -478,9 +478,9 @@ pub static ROUTES: &[Route] = &[
         method: Method::GET,
         path: "/v1/realtime",
         access: Access::KeyOrSecret,
-        handler: handler!(openai::realtime::connect, realtime),
+        handler: handler!(openai::realtime::connect, agent),
         doc: Some(
-            doc("openai", "Transcribe live, in OpenAI's protocol over a WebSocket", ResponseContent::Upgrade)
+            doc("openai", "Talk, or transcribe live, in OpenAI's protocol over a WebSocket", ResponseContent::Upgrade)
                 .with(&["live_model", "intent"])
                 .fails(&[426]),
         ),

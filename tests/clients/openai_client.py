@@ -1,11 +1,12 @@
 """Uses a service through OpenAI's own package, of which only the base URL and the key are set.
 
-Usage: openai_client.py recognise FILE | chat | speak | listen PCM, with OPENAI_BASE_URL and OPENAI_API_KEY. Prints one JSON object.
+Usage: openai_client.py recognise FILE | chat | speak | listen PCM | talk PCM, with OPENAI_BASE_URL and OPENAI_API_KEY. Prints one JSON object.
 """
 
 import base64
 import json
 import sys
+import time
 
 import openai
 
@@ -164,5 +165,55 @@ def listen(path):
     return {**found, "errors": errors}
 
 
-COMMANDS = {"recognise": recognise, "chat": chat, "speak": speak, "listen": listen}
+def talk(path):
+    with open(path, "rb") as file:
+        audio = file.read()  # PCM16, little-endian, mono, 24 kHz
+    tool = {
+        "type": "function",
+        "name": "weather",
+        "description": "The weather of a place.",
+        "parameters": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
+    }
+
+    def until(kind):
+        seen = []
+        for event in connection:
+            seen.append(event)
+            if event.type == kind:
+                return seen
+
+    def write(text):
+        content = [{"type": "input_text", "text": text}]
+        connection.conversation.item.create(item={"type": "message", "role": "user", "content": content})
+
+    with openai.OpenAI().realtime.connect(model="gpt-realtime") as connection:
+        found = {"session": connection.recv().session.type}
+        connection.session.update(session={"type": "realtime", "tools": [tool], "instructions": "Be brief."})
+        write("What is the weather in Rome?")
+        connection.response.create()
+        call = until("response.done")[-1].response.output[0]
+        found["call"] = [call.name, json.loads(call.arguments)]
+        output = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+        connection.conversation.item.create(item=output)
+        connection.response.create()
+        events = until("response.done")
+        found["status"] = events[-1].response.status
+        found["answer"] = events[-1].response.output[0].content[0].transcript
+        deltas = [event.delta for event in events if event.type == "response.output_audio.delta"]
+        found["audio"] = sum(len(base64.b64decode(delta)) for delta in deltas)
+        write("Tell me a story.")
+        connection.response.create()
+        until("response.output_audio.delta")
+        for at in range(0, len(audio), 4800):
+            connection.input_audio_buffer.append(audio=base64.b64encode(audio[at : at + 4800]).decode())
+            time.sleep(0.09)
+        response = until("response.done")[-1].response
+        found["interrupted"] = [response.status, response.status_details.reason]
+        found["said"] = response.output[0].content[0].transcript
+        connection.conversation.item.retrieve(item_id="none")
+        found["error"] = until("error")[-1].error.code
+    return found
+
+
+COMMANDS = {"recognise": recognise, "chat": chat, "speak": speak, "listen": listen, "talk": talk}
 print(json.dumps(COMMANDS[sys.argv[1]](*sys.argv[2:])))

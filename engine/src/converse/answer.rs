@@ -1,7 +1,7 @@
 //! The agent's side: mind, voice and tools.
 
 use super::machine::Conversation;
-use super::reply::{Reply, Speech};
+use super::reply::{Reply, Sent, Speech};
 use super::tools::Answer;
 use super::turn_end::is_english;
 use super::{Action, Event, Failure, Message, Role, State, ToolCall};
@@ -52,14 +52,8 @@ impl Conversation {
                     self.end_part(now, event);
                 }
             }
-            Event::Heard { .. }
-            | Event::Partial(_)
-            | Event::Final(_)
-            | Event::Formatted(_)
-            | Event::Settled
-            | Event::Judged { .. }
-            | Event::Tick
-            | Event::End => {}
+            // The machine takes all others.
+            _ => {}
         }
     }
 
@@ -347,6 +341,7 @@ impl Conversation {
             self.last_said = reply.sent_text();
             self.ended_at = Some(now);
         }
+        self.actions.push(Action::ReplyClosed { reply: reply.id, interrupted });
         if !self.tools.is_waiting() && !self.queued.is_empty() && !self.owed {
             let queued = std::mem::take(&mut self.queued);
             self.push_user(&queued);
@@ -365,7 +360,7 @@ impl Conversation {
         }
         while let Some(reply) = &mut self.reply {
             let (id, first) = (reply.id, !reply.started);
-            let Some(samples) = reply.next_frame(now) else { break };
+            let Some(Sent { samples, text }) = reply.next_frame(now) else { break };
             if first {
                 self.actions.push(Action::ReplyStarted { reply: id });
                 if self.times.turn_over > 0 {
@@ -373,7 +368,7 @@ impl Conversation {
                     self.actions.push(Action::Trace(std::mem::take(&mut self.times)));
                 }
             }
-            self.actions.push(Action::Audio { reply: id, samples });
+            self.actions.push(Action::Audio { reply: id, samples, text });
             if self.state == State::Thinking {
                 self.state = State::Speaking;
             }
@@ -396,7 +391,7 @@ impl Conversation {
     pub(super) fn filler_at(&self) -> Option<u64> {
         let reply = self.reply.as_ref();
         let silence_ms = match self.state {
-            _ if !self.rules.language.as_deref().is_none_or(is_english) => return None,
+            _ if !self.rules.fillers || !self.rules.language.as_deref().is_none_or(is_english) => return None,
             State::Holding if self.tools.wants_filler() && reply.is_none_or(Reply::is_sent) => FILLER_MS,
             State::Thinking if reply.is_some_and(|reply| reply.released && reply.speeches.is_empty()) => SLOW_REPLY_MS,
             _ => return None,

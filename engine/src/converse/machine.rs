@@ -103,6 +103,16 @@ impl Conversation {
         self.rules = rules;
     }
 
+    /// The text of the turn for which a reply is prepared while the turn may still go on.
+    pub fn prepared_text(&self) -> Option<&str> {
+        self.prepared.as_ref().map(|prepared| prepared.text.as_str())
+    }
+
+    /// Audio since the caller's turn began, ms.
+    pub fn turn_ms(&self) -> u64 {
+        self.caller.turn_ms()
+    }
+
     /// Takes what happened at a time, ms by any clock that does not go back. Returns what to do, in order.
     pub fn handle(&mut self, now: u64, event: Event) -> Vec<Action> {
         if !self.over {
@@ -145,6 +155,13 @@ impl Conversation {
             }
             Event::Settled => self.settled(now),
             Event::Judged { question, probability } => self.judged(now, question, probability),
+            Event::Respond if self.state == State::Listening => {
+                self.times = TurnTimes::default();
+                self.begin_reply(now, true);
+            }
+            Event::Cancel => self.cancel(now),
+            Event::EndTurn if matches!(self.state, State::Hearing | State::Pausing) => self.end_turn(now),
+            Event::ClearTurn => self.clear_turn(now),
             Event::End => self.end(now),
             Event::Tick => {}
             other => self.answer(now, other),
@@ -337,7 +354,8 @@ impl Conversation {
     /// Lets the mind begin before the turn is over.
     fn prepare(&mut self, now: u64) {
         let text = self.turn_text();
-        if text.is_empty() || self.sounds() == Ending::Open || self.tools.is_waiting() || self.reply.is_some() {
+        let may_answer = self.rules.answers && self.reply.is_none() && !self.tools.is_waiting();
+        if text.is_empty() || self.sounds() == Ending::Open || !may_answer {
             return;
         }
         let before = self.last_user().cloned();
@@ -391,8 +409,40 @@ impl Conversation {
             self.quiet_since = now;
         } else {
             self.push_user(&text);
-            self.begin_reply(now, true);
+            match self.rules.answers {
+                true => self.begin_reply(now, true),
+                false => self.rest(now),
+            }
         }
+    }
+
+    /// Stops the reply, or the one that is prepared.
+    fn cancel(&mut self, now: u64) {
+        if self.prepared.is_some() {
+            return self.drop_prepared();
+        }
+        if self.reply.is_none() {
+            return;
+        }
+        self.close_reply(now, true);
+        match self.state {
+            State::Doubt => self.turn_after_doubt(),
+            _ => self.rest(now),
+        }
+    }
+
+    /// Drops the caller's turn.
+    fn clear_turn(&mut self, now: u64) {
+        let is_open = matches!(self.state, State::Hearing | State::Pausing | State::Doubt);
+        if !is_open && self.awaited_until.is_none() {
+            return;
+        }
+        self.drop_prepared();
+        self.awaited_until = None;
+        self.caller.take_turn();
+        self.caller.forget_speech();
+        (self.caller.told, self.straddles) = (false, false);
+        self.rest(now);
     }
 
     fn doubt(&mut self) {

@@ -606,3 +606,68 @@ fn what_is_sent_is_at_most_half_a_second_ahead() {
     scene.waits(2_000);
     assert_eq!(sent(&scene), 4_000);
 }
+
+#[test]
+fn a_driver_can_ask_for_every_reply() {
+    let mut scene = Scene::with(Rules { answers: false, language: Some("en".into()), ..Rules::default() });
+    scene.says("Tell me a story.");
+    let thinks = |scene: &Scene| scene.count(|action| matches!(action, Action::Think { .. }));
+    assert_eq!((scene.user_texts(), thinks(&scene), scene.state()), (vec!["Tell me a story."], 0, State::Listening));
+    scene.happens(Event::Respond);
+    assert_eq!((thinks(&scene), scene.state()), (1, State::Thinking));
+    scene.happens(Event::Respond);
+    assert_eq!(thinks(&scene), 1, "one reply at a time");
+    scene.answers("Once upon a time.");
+    scene.waits(4_000);
+    assert_eq!((scene.agent_texts(), scene.state()), (vec![("Once upon a time.", false)], State::Listening));
+    let texts = scene.done.iter().filter_map(|action| match action {
+        Action::Audio { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(texts.collect::<String>(), "Once upon a time", "the audio tells its words");
+}
+
+#[test]
+fn a_driver_can_stop_a_reply_whether_it_speaks_or_not() {
+    for state in [State::Thinking, State::Speaking, State::Doubt] {
+        let mut scene = Scene::in_state(state);
+        let started = scene.count(|action| matches!(action, Action::ReplyStarted { .. }));
+        let actions = scene.happens(Event::Cancel);
+        let closed = |action: &Action| matches!(action, Action::ReplyClosed { interrupted: true, .. });
+        assert_eq!(actions.iter().filter(|action| closed(action)).count(), 1, "{state:?}: {actions:?}");
+        let done = scene.count(|action| matches!(action, Action::ReplyDone { interrupted: true, .. }));
+        assert_eq!(done, started, "{state:?}");
+        let expected = if state == State::Doubt { State::Hearing } else { State::Listening };
+        assert_eq!(scene.state(), expected);
+        assert!(scene.happens(Event::Cancel).is_empty(), "{state:?}: it is stopped once");
+    }
+    // A prepared reply is given up; its turn is answered anew.
+    let mut scene = Scene::with(Rules { min_silence_ms: 1_000, language: Some("en".into()), ..Rules::default() });
+    scene.hears(true, 640);
+    scene.hears(false, 224);
+    scene.happens(Event::Final("Book a table.".into()));
+    scene.happens(Event::Settled);
+    assert_eq!(scene.conversation.prepared_text(), Some("Book a table."));
+    let first = scene.thought();
+    scene.happens(Event::Cancel);
+    assert_eq!((scene.conversation.prepared_text(), scene.state()), (None, State::Pausing));
+    scene.hears(false, 1_024);
+    assert_eq!(scene.user_texts(), ["Book a table."]);
+    assert!(scene.thought() > first && scene.state() == State::Thinking);
+}
+
+#[test]
+fn a_driver_can_end_a_turn_and_drop_one() {
+    let mut scene = Scene::in_state(State::Pausing);
+    scene.happens(Event::EndTurn);
+    scene.happens(Event::Final("I would like the.".into()));
+    scene.happens(Event::Settled);
+    assert_eq!(scene.user_texts(), ["I would like the."], "it sounds open");
+    for state in [State::Hearing, State::Pausing] {
+        let mut scene = Scene::in_state(state);
+        scene.happens(Event::ClearTurn);
+        assert_eq!((scene.state(), scene.conversation.handle(scene.now, Event::EndTurn)), (State::Listening, vec![]));
+        scene.says("Tell me a story.");
+        assert_eq!(scene.user_texts(), ["Tell me a story."]);
+    }
+}

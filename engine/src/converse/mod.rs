@@ -61,6 +61,10 @@ pub struct Rules {
     pub max_silence_ms: u32,
     /// True if the caller's speech may stop a reply.
     pub interruptible: bool,
+    /// True if the end of a turn begins a reply. Otherwise [`Event::Respond`] alone does.
+    pub answers: bool,
+    /// True if the agent fills a long silence with a phrase of its own.
+    pub fillers: bool,
     /// True if the driver has a turn detector, which [`Action::Judge`] asks.
     pub turn_detector: bool,
     /// The caller's language, if it is known. Its word lists tell finished turns and backchannels.
@@ -69,7 +73,15 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { min_silence_ms: 300, max_silence_ms: 1_500, interruptible: true, turn_detector: false, language: None }
+        Self {
+            min_silence_ms: 300,
+            max_silence_ms: 1_500,
+            interruptible: true,
+            answers: true,
+            fillers: true,
+            turn_detector: false,
+            language: None,
+        }
     }
 }
 
@@ -206,6 +218,14 @@ pub enum Event {
         /// JSON.
         result: String,
     },
+    /// The agent replies to the conversation so far. Ignored unless the state is [`State::Listening`].
+    Respond,
+    /// The reply ends here, or the one that is prepared.
+    Cancel,
+    /// The caller's turn is over now. Ignored unless the caller speaks or pauses.
+    EndTurn,
+    /// The caller's turn is dropped. The driver withholds its words.
+    ClearTurn,
     /// A deadline has passed.
     Tick,
     /// The session ends.
@@ -272,6 +292,8 @@ pub enum Action {
         reply: u64,
         /// Mono, at [`VOICE_RATE`].
         samples: Vec<f32>,
+        /// The text that this audio adds to what was sent, as it is written.
+        text: String,
     },
     /// Tell what of a reply was said.
     AgentText {
@@ -284,6 +306,13 @@ pub enum Action {
     },
     /// Tell that a reply is over. No audio of it follows.
     ReplyDone {
+        /// The reply.
+        reply: u64,
+        /// True if it was stopped.
+        interrupted: bool,
+    },
+    /// No reply is under way any more, whether it has started or not. It comes once for each, after [`Action::ReplyDone`].
+    ReplyClosed {
         /// The reply.
         reply: u64,
         /// True if it was stopped.

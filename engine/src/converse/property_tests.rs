@@ -29,6 +29,8 @@ struct Seen {
     calls: Vec<String>,
     open: Option<u64>,
     closed: BTreeSet<u64>,
+    /// Replies that were given up or are over, started or not.
+    gone: BTreeSet<u64>,
     ended: bool,
 }
 
@@ -53,12 +55,16 @@ impl Seen {
                 }
                 Action::ReplyStarted { reply } => {
                     assert_eq!(self.open.replace(reply), None, "one reply at a time");
-                    assert!(!self.closed.contains(&reply));
+                    assert!(!self.closed.contains(&reply) && !self.gone.contains(&reply));
                 }
                 Action::Audio { reply, .. } | Action::AgentText { reply, .. } => assert_eq!(self.open, Some(reply)),
                 Action::ReplyDone { reply, .. } => {
                     assert_eq!(self.open.take(), Some(reply));
                     assert!(self.closed.insert(reply), "a reply ends once");
+                }
+                Action::ReplyClosed { reply, .. } => {
+                    assert_ne!(self.open, Some(reply), "its audio is over");
+                    assert!(self.gone.insert(reply), "a reply closes once");
                 }
                 Action::Ended => self.ended = true,
                 _ => {}
@@ -127,6 +133,13 @@ fn event(random: &mut Random, seen: &mut Seen, next_call: &mut u32) -> Event {
             Event::Judged { question, probability: random.below(10) as f32 / 9.0 }
         }
         38 if random.below(20) == 0 => Event::Greet("Hello there.".into()),
+        38 => match random.below(12) {
+            0 => Event::Respond,
+            1 => Event::Cancel,
+            2 => Event::EndTurn,
+            3 => Event::ClearTurn,
+            _ => Event::Tick,
+        },
         _ => Event::Tick,
     }
 }

@@ -46,6 +46,15 @@ pub struct Speech {
     begin: Option<u64>,
     sent: u64,
     words: Vec<VoiceWord>,
+    /// Bytes of the text that went with the audio so far.
+    shown: usize,
+}
+
+/// Audio of a reply, and the text that it adds.
+#[derive(Debug, PartialEq)]
+pub struct Sent {
+    pub samples: Vec<f32>,
+    pub text: String,
 }
 
 impl Speech {
@@ -60,6 +69,7 @@ impl Speech {
             begin: None,
             sent: 0,
             words: Vec::new(),
+            shown: 0,
         }
     }
 
@@ -89,6 +99,14 @@ impl Speech {
             Some(_) if self.is_sent() || self.words.is_empty() => self.text.trim(),
             Some(_) => self.up_to_word(self.words.len()),
         }
+    }
+
+    /// The text that was sent since this was asked last.
+    fn take_shown(&mut self) -> String {
+        let text = self.up_to_word(self.words.len());
+        let new = text.get(self.shown..).unwrap_or_default().to_owned();
+        self.shown += new.len();
+        new
     }
 
     /// The text up to the end of the last of this many words.
@@ -143,7 +161,7 @@ impl Reply {
     }
 
     /// The next frame, if it may be sent now.
-    pub fn next_frame(&mut self, now: u64) -> Option<Vec<f32>> {
+    pub fn next_frame(&mut self, now: u64) -> Option<Sent> {
         if !self.released || now < self.next_send(now)? {
             return None;
         }
@@ -158,8 +176,9 @@ impl Reply {
         speech.sent += frame.samples.len() as u64;
         speech.words.extend(frame.words);
         self.sent += frame.samples.len() as u64;
+        let text = speech.take_shown();
         self.started = true;
-        Some(frame.samples)
+        Some(Sent { samples: frame.samples, text })
     }
 
     /// The time at which the next frame may be sent; none if there is none.
@@ -255,8 +274,8 @@ mod tests {
         speech.said = true;
         reply.speeches.push(speech);
         assert_eq!((reply.played_texts(0), reply.sent_text().as_str()), (vec![], ""));
-        reply.next_frame(500);
-        reply.next_frame(500);
+        let mut text = || reply.next_frame(500).map(|sent| sent.text);
+        assert_eq!((text().as_deref(), text().as_deref()), (Some("One"), Some(", two")));
         assert_eq!(reply.sent_text(), "One, two");
         while reply.next_frame(500).is_some() {}
         assert_eq!(reply.sent_text(), "One, two; three.");

@@ -25,7 +25,9 @@ impl Scene {
         let actions = self.conversation.handle(self.now, event);
         // Samples would fill the messages of failures.
         let bare = |action: &Action| match action {
-            Action::Audio { reply, .. } => Action::Audio { reply: *reply, samples: Vec::new() },
+            Action::Audio { reply, text, .. } => {
+                Action::Audio { reply: *reply, samples: Vec::new(), text: text.clone() }
+            }
             other => other.clone(),
         };
         self.done.extend(actions.iter().map(bare));

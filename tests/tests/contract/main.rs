@@ -36,6 +36,7 @@ mod openai;
 mod openapi;
 mod realtime;
 mod realtime_openai;
+mod realtime_openai_conversations;
 mod serve;
 mod sources;
 mod speakers;

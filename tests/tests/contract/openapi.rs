@@ -4,8 +4,10 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use auricle_tests::{Account, Answer, Setup, http, pcm, readers, repository, silence, skip};
+use auricle_tests::{Account, Answer, Service, Setup, http, pcm, readers, repository, silence, skip};
 use serde_json::{Value, json};
+
+use crate::realtime_openai::Session;
 
 /// A program of a Python environment that AURICLE_PYTHON_TOOLS names, else of PATH.
 fn tool(name: &str) -> Option<PathBuf> {
@@ -77,6 +79,20 @@ fn live_frames(account: &Account) -> Vec<Value> {
     live.frames
 }
 
+/// The events of a conversation whose response fails, for want of a language model.
+fn conversation_frames(service: &Service, account: &Account) -> Vec<Value> {
+    let bearer = format!("Bearer {}", account.key);
+    let (mut session, _) = Session::connect(service, "?model=svc-agent", &[("authorization", &bearer)]).unwrap();
+    let item = json!({ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "Hello." }] });
+    session.send(&json!({ "type": "session.update", "session": { "output_modalities": ["text"] } }));
+    session.send(&json!({ "type": "conversation.item.create", "item": item }));
+    session.send(&json!({ "type": "response.create" }));
+    let mut events = session.all_until("response.done");
+    session.send(&json!({ "type": "conversation.item.delete", "item_id": "none" }));
+    events.push(session.next());
+    events
+}
+
 #[test]
 fn frames_of_sessions_fit_the_asyncapi_document() {
     let Some(python) = tool("python") else { return };
@@ -89,7 +105,9 @@ fn frames_of_sessions_fit_the_asyncapi_document() {
     call.update(&json!({ "output": { "voice": 5 } }));
     call.until("session.error");
     call.end();
-    let frames = json!({ "realtime": live_frames(&account), "voiceAgent": call.frames });
+    let frames = json!({
+        "realtime": live_frames(&account), "voiceAgent": call.frames, "conversation": conversation_frames(&service, &account),
+    });
     let mut check = Command::new(python)
         .arg(repository().join("tests/clients/asyncapi_frames.py"))
         .stdin(Stdio::piped())
@@ -105,8 +123,19 @@ fn frames_of_sessions_fit_the_asyncapi_document() {
     let checked = check.wait_with_output().unwrap();
     let found = String::from_utf8_lossy(&checked.stdout);
     assert!(checked.status.success(), "{found}");
-    for frame in ["transcript", "done", "sessionReady", "replyAudio", "agentTranscript", "sessionError", "sessionEnded"]
-    {
+    for frame in [
+        "transcript",
+        "done",
+        "sessionReady",
+        "replyAudio",
+        "agentTranscript",
+        "sessionError",
+        "sessionEnded",
+        "conversationSessionCreated",
+        "conversationItemAdded",
+        "conversationResponseDone",
+        "conversationError",
+    ] {
         assert!(found.lines().any(|line| line == frame), "{frame}: {found}");
     }
 }

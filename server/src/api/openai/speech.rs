@@ -21,7 +21,7 @@ const MAX_CHARS: usize = 100_000;
 /// The models of OpenAI's clients, for which the default voice stands in.
 const MODELS: [&str; 3] = ["tts-1", "tts-1-hd", "gpt-4o-mini-tts"];
 /// The voices of OpenAI's clients, for which the default voice stands in.
-const VOICES: [&str; 13] =
+pub const VOICES: [&str; 13] =
     ["alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage", "shimmer", "verse"];
 
 /// Requests for speech at a time.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use auricle_engine::audio::{ECHO_FRAME as FRAME, EchoCanceller, SAMPLE_RATE};
 use auricle_engine::converse::{EXPECTED_WORDS, VOICE_RATE};
-use auricle_engine::{EndpointingRules, Engine, Error, Keyterm, ListenOptions, LiveEvents, LiveInput};
+use auricle_engine::{EndpointingRules, Engine, Error, Keyterm, ListenOptions, LiveEvent, LiveEvents, LiveInput};
 
 use super::settings::Settings;
 use crate::billing::{Price, ProductKind};
@@ -31,6 +31,43 @@ pub fn recognizer() -> &'static str {
     Price::default_of(ProductKind::Realtime).model
 }
 
+/// A place in the audio. Once all words before it have come, [`auricle_engine::LiveOutput::Settled`] does.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The conversation awaits the words.
+    Turn,
+    /// It awaits the end of them alone: the turn was dropped meanwhile.
+    Dropped,
+    /// Nothing awaits the words.
+    Cleared,
+    /// The client has ended a turn.
+    Item(Part),
+}
+
+/// Words of a turn that the client ends.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// The item that they belong to.
+    pub item: String,
+    texts: Vec<String>,
+}
+
+impl Part {
+    /// Takes words that do not change any more, or the last of them as they are written.
+    pub fn take(&mut self, event: LiveEvent) {
+        match (event, self.texts.last_mut()) {
+            (LiveEvent::Final(caption), _) => self.texts.push(caption.text),
+            (LiveEvent::Formatted(caption), Some(last)) => *last = caption.text,
+            _ => {}
+        }
+    }
+
+    pub fn text(&self) -> String {
+        let texts: Vec<&str> = self.texts.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
+        texts.join(" ")
+    }
+}
+
 /// Recognition of the caller.
 pub struct Ears {
     pub input: LiveInput,
@@ -43,8 +80,8 @@ pub struct Ears {
     is_speech: bool,
     /// Frames of which no chunk has been detected yet: true for echo.
     is_echo: VecDeque<bool>,
-    /// Answers that are awaited.
-    pub unsettled: usize,
+    /// Places in the audio whose words are awaited, the oldest first.
+    pub cuts: VecDeque<Cut>,
     /// Questions to the turn detector that wait for their answers, the oldest first.
     pub questions: VecDeque<u64>,
 }
@@ -99,7 +136,7 @@ impl Ears {
             rate: settings.input.rate,
             is_speech: false,
             is_echo: VecDeque::new(),
-            unsettled: 0,
+            cuts: VecDeque::new(),
             questions: VecDeque::new(),
         })
     }

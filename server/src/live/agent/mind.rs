@@ -7,16 +7,16 @@ use auricle_engine::converse::{self, Event, Failure};
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc::Sender;
 
-use super::settings::Settings;
+use super::report::Report;
 use crate::ids::{self, AccountId};
 use crate::language::repetition::until_repeated;
 use crate::language::{
-    ChatOptions, ChatRequest, LanguageError, LanguageModel, Message, Piece, Pieces, Role, ToolCall, ToolChoice,
+    ChatOptions, ChatRequest, LanguageError, LanguageModel, Message, Piece, Pieces, Role, Tool, ToolCall, ToolChoice,
     grounding,
 };
 
 /// The longest reply, tokens.
-const MAX_TOKENS: u32 = 1_024;
+pub const MAX_TOKENS: u32 = 1_024;
 
 /// The longest wait of a reply for a place among the answers of the model, and the pause between two requests.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -55,20 +55,28 @@ fn failure(error: &LanguageError) -> Failure {
     Failure { code, message: format!("The language model gave no answer: {error}."), apology: APOLOGY.into() }
 }
 
-/// The request to the mind.
-pub fn request(
-    model: &dyn LanguageModel,
-    settings: &Settings,
-    history: &[converse::Message],
-    may_call: bool,
-    account: AccountId,
-) -> ChatRequest {
-    let prompt = match settings.system_prompt.trim() {
+/// How a reply is asked for.
+pub struct Prompt {
+    /// The system's message; empty for none.
+    pub system: String,
+    pub tools: Vec<Tool>,
+    pub tool_choice: ToolChoice,
+    pub max_tokens: u32,
+}
+
+/// The system's message of a spoken reply: what speech needs, then the user's prompt.
+pub fn spoken(prompt: &str) -> String {
+    match prompt.trim() {
         "" => SPOKEN.to_owned(),
         prompt => format!("{SPOKEN}\n\n{prompt}"),
-    };
-    let mut messages = vec![Message::new(Role::System, prompt)];
-    messages.extend(history.iter().map(message));
+    }
+}
+
+/// The request for a reply to these messages.
+pub fn request(model: &dyn LanguageModel, prompt: Prompt, history: Vec<Message>, account: AccountId) -> ChatRequest {
+    let Prompt { system, tools, tool_choice, max_tokens } = prompt;
+    let mut messages = vec![Message::new(Role::System, system)];
+    messages.extend(history);
     let most = model.context_tokens() / RESULT_PART * BYTES_PER_TOKEN;
     for result in messages.iter_mut().filter(|message| message.role == Role::Tool && message.content.len() > most) {
         let whole = result.content.len();
@@ -79,14 +87,16 @@ pub fn request(
         // Chat templates want the person's words first; the agent may have greeted.
         messages.insert(1, Message::new(Role::User, "(The call begins.)"));
     }
-    fit(model, settings, &mut messages);
-    let tool_choice = if may_call { ToolChoice::Auto } else { ToolChoice::None };
-    let tools = settings.tools.clone();
-    let options = ChatOptions { max_tokens: Some(MAX_TOKENS), tools, tool_choice, ..ChatOptions::default() };
+    fit(model, &tools, &mut messages);
+    if messages[0].content.is_empty() {
+        messages.remove(0);
+    }
+    let options = ChatOptions { max_tokens: Some(max_tokens), tools, tool_choice, ..ChatOptions::default() };
     ChatRequest { messages, options, account, live: true }
 }
 
-fn message(message: &converse::Message) -> Message {
+/// A message of a conversation, as the language model takes it.
+pub fn message(message: &converse::Message) -> Message {
     let role = match message.role {
         converse::Role::User => Role::User,
         converse::Role::Assistant => Role::Assistant,
@@ -105,9 +115,8 @@ fn message(message: &converse::Message) -> Message {
 }
 
 /// Drops the oldest turns of a conversation that is longer than the model's context. The prompt, the tools and the last turn stay.
-fn fit(model: &dyn LanguageModel, settings: &Settings, messages: &mut Vec<Message>) {
-    let tools: usize = settings
-        .tools
+fn fit(model: &dyn LanguageModel, tools: &[Tool], messages: &mut Vec<Message>) {
+    let tools: usize = tools
         .iter()
         .map(|tool| model.count_tokens(&format!("{}{:?}{}", tool.name, tool.description, tool.parameters)))
         .sum();
@@ -170,10 +179,10 @@ pub async fn think(
     request: ChatRequest,
     max_reply_s: u32,
     thought: u64,
-    events: Sender<Event>,
+    reports: Sender<Report>,
 ) {
     let mut length = ReplyLength::new(max_reply_s);
-    let send = async |event: Event| events.send(event).await.is_ok();
+    let send = async |event: Event| reports.send(Report::Event(event)).await.is_ok();
     let mut pieces = match ask(model.as_ref(), request).await {
         Ok(pieces) => until_repeated(pieces),
         Err(error) => {
@@ -203,7 +212,8 @@ pub async fn think(
                     arguments: call.arguments,
                 }));
             }
-            Ok(Piece::End { .. }) => {
+            Ok(Piece::End { reason, usage }) => {
+                let _ = reports.send(Report::Finished { thought, reason, usage }).await;
                 send(Event::Thought { thought, calls }).await;
                 return;
             }
@@ -260,7 +270,7 @@ mod tests {
         let model = Model::default();
         let turns = (0..1_000).flat_map(|_| [Role::User, Role::Assistant]).map(|role| Message::new(role, "words"));
         let mut messages: Vec<Message> = std::iter::once(Message::new(Role::System, "prompt")).chain(turns).collect();
-        fit(&model, &Settings::default(), &mut messages);
+        fit(&model, &[], &mut messages);
         assert!((100..400).contains(&messages.len()), "{}", messages.len());
         assert_eq!((messages[0].role, messages[1].role), (Role::System, Role::User));
         assert!(model.counted.into_inner() <= 2_001);
@@ -292,13 +302,10 @@ mod tests {
 
     #[test]
     fn a_result_of_a_tool_leaves_room_for_the_conversation() {
-        let result = converse::Message {
-            role: converse::Role::Tool,
-            content: "\u{e4}".repeat(100_000),
-            calls: Vec::new(),
-            call_id: Some("c".into()),
-        };
-        let request = request(&Model::default(), &Settings::default(), &[result], true, AccountId::new());
+        let result = Message::new(Role::Tool, "\u{e4}".repeat(100_000));
+        let prompt =
+            Prompt { system: spoken(""), tools: Vec::new(), tool_choice: ToolChoice::Auto, max_tokens: MAX_TOKENS };
+        let request = request(&Model::default(), prompt, vec![result], AccountId::new());
         let content = &request.messages.last().unwrap().content;
         assert!(content.len() < 3_100 && content.ends_with("the first 3000 of 200000 bytes]"), "{}", content.len());
     }

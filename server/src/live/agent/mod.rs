@@ -1,15 +1,19 @@
 //! `/v2/voice-agent`: creates session tokens and opens sessions in which an agent hears, thinks, calls tools and speaks.
 //!
-//! `opening` begins a session, and `session` drives its conversation: recognition (`ears`), the mind (`mind`), the voice (`voice`) and the
-//! client, whose frames are in `frames`, whose settings are in `settings` and whose audio is coded by `live::codec`.
+//! `driver` is the agent: recognition (`ears`), the conversation, the language model (`mind`) and the voice (`voice`), whose `report`s it
+//! gets. `session` leads it for a client of any protocol. The protocol of `/v2` is in `v2`, with its `frames` and `settings`; `opening` begins
+//! its sessions. OpenAI's is in `api::openai::realtime::conversation`.
 
+pub mod driver;
 mod ears;
 mod frames;
-mod mind;
+pub mod mind;
 mod opening;
-mod session;
-mod settings;
-mod voice;
+pub mod report;
+pub mod session;
+pub mod settings;
+mod v2;
+pub mod voice;
 
 use std::sync::Arc;
 
@@ -29,13 +33,14 @@ use crate::clock;
 use crate::context::RequestContext;
 use crate::http::body::{self, Fields, MAX_JSON_BYTES};
 use crate::http::response::{ApiError, Response, Result, json};
+pub use ears::recognizer;
 use frames::ServerFrame;
 
 /// The path of the WebSocket.
 pub const PATH: &str = "/v2/voice-agent/ws";
 
 /// The longest session, seconds, and the longest that may be asked for.
-const CEILING_S: i64 = 3_300;
+pub const CEILING_S: i64 = 3_300;
 const LONGEST_ASKED_S: i64 = 10_800;
 
 /// `POST /v2/voice-agent/token`
@@ -103,8 +108,8 @@ async fn open(state: &Arc<AgentState>, socket: Socket, claims: Option<AgentClaim
         return refuse(socket, "unavailable", "There is no room for another session now. Try again later.", 1013).await;
     };
     let payer = claims.payer.clone();
-    let session = session::Opening { state: state.clone(), engine, claims, runtime: Handle::current() };
-    metered::run(live, socket, &payer, refusal, move |socket, id| session.run(socket, id).boxed()).await;
+    let opening = driver::Opening { state: state.clone(), engine, claims, runtime: Handle::current() };
+    metered::run(live, socket, &payer, refusal, move |socket, id| opening::run(opening, socket, id).boxed()).await;
     drop(place);
 }
 

@@ -1,25 +1,16 @@
-//! A session of a voice agent: drives a conversation between the client, recognition, the mind and the voice.
+//! A session of an agent: leads the conversation by what the client, recognition, the language model and the voice bring. A [`Protocol`]
+//! reads the client's frames and writes the agent's.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::future::{Future, ready};
 use std::time::Duration;
 
-use auricle_engine::converse::{Action, Conversation, Event, Failure, Rules, TurnTimes};
-use auricle_engine::{Engine, LiveEvent, LiveOutput};
-use tokio::runtime::Handle;
-use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedSender};
-use tokio::task::{AbortHandle, JoinHandle};
+use auricle_engine::LiveOutput;
+use auricle_engine::converse::{Action, Event};
 use tokio::time::{Instant, sleep_until};
 
-use super::ears::{CHUNK_MS, Ears};
-use super::frames::{ClientFrame, Fault, ReplyStatus, ServerFrame};
-use super::settings::Settings;
-use super::voice::Words;
-use super::{mind, voice};
-use crate::auth::session_token::AgentClaims;
-use crate::clock;
-use crate::live::AgentState;
-use crate::live::codec::Encoder;
+use super::driver::Driver;
+use super::ears::{CHUNK_MS, Cut, Ears};
+use super::report::Report;
 use crate::live::socket::{ClientMessage, CloseFrame, ServerMessage, Socket};
 
 /// Audio that a client may be ahead of the engine. Above it the socket is not read.
@@ -30,483 +21,267 @@ const GAP: Duration = Duration::from_millis(500);
 const SILENCE: Duration = Duration::from_millis(100);
 /// Silence after which it adds nothing.
 const LONGEST_SILENCE: Duration = Duration::from_secs(12);
-/// Events of mind and voice that wait for the session.
-const EVENTS: usize = 256;
-
-pub async fn send(socket: &Socket, frame: &ServerFrame<'_>) -> bool {
-    socket.send(ServerMessage::Text(frame.to_json())).await
-}
-
-pub async fn tell(socket: &Socket, fault: &Fault) -> bool {
-    send(socket, &ServerFrame::Error { code: fault.code, message: &fault.message }).await
-}
-
-pub fn ended(began: Instant, audio_s: f64) -> ServerFrame<'static> {
-    ServerFrame::Ended {
-        session_duration_seconds: began.elapsed().as_secs_f64(),
-        audio_duration_seconds: audio_s,
-        timestamp: clock::now_ms() as f64 / 1e3,
-    }
-}
-
-/// A task that ends with this value.
-struct Task(AbortHandle);
-
-impl From<JoinHandle<()>> for Task {
-    fn from(task: JoinHandle<()>) -> Self {
-        Self(task.abort_handle())
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// A session that may open.
-pub struct Opening {
-    pub state: Arc<AgentState>,
-    pub engine: Engine,
-    pub claims: AgentClaims,
-    /// The runtime with sockets, for the mind.
-    pub runtime: Handle,
-}
 
 /// The end of a session.
 #[derive(Debug)]
-enum End {
+pub enum End {
     /// The client is gone.
     Gone,
     /// The socket is to be closed.
     Close(CloseFrame),
 }
 
-pub struct Session {
-    opening: Opening,
-    settings: Settings,
-    voices: Vec<String>,
-    ears: Ears,
-    conversation: Conversation,
-    began: Instant,
-    thought: Option<(u64, Task)>,
-    speeches: HashMap<u64, (UnboundedSender<Words>, Task)>,
-    encoder: Option<Encoder>,
-    /// Events of mind and voice.
-    sender: Sender<Event>,
-    receiver: Receiver<Event>,
-    /// Samples of the client's audio by its rate, as seconds.
-    heard_s: f64,
-    /// The last audio of the client, and the silence that stood for it since.
-    last_audio: Instant,
-    silence: Duration,
-    /// The last activity of either side.
-    last_activity: Instant,
-    /// How to close the socket once the conversation has ended.
-    close: CloseFrame,
-    ending: bool,
+pub type Step = Result<(), End>;
+
+/// A reason for which the service ends a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// No audio came for too long.
+    Idle,
+    /// The session has reached its longest time.
+    Longest,
+    Stopping,
+    /// Recognition failed.
+    Failed,
 }
 
-impl Session {
-    pub fn new(opening: Opening, settings: Settings, voices: Vec<String>, ears: Ears) -> Self {
-        let (sender, receiver) = mpsc::channel(EVENTS);
-        let now = Instant::now();
-        Self {
-            conversation: Conversation::new(rules(&settings, &ears)),
-            opening,
-            settings,
-            voices,
-            ears,
-            began: now,
-            thought: None,
-            speeches: HashMap::new(),
-            encoder: None,
-            sender,
-            receiver,
-            heard_s: 0.0,
-            last_audio: now,
-            silence: Duration::ZERO,
-            last_activity: now,
-            close: (1000, ""),
-            ending: false,
+impl Reason {
+    fn close(self) -> CloseFrame {
+        match self {
+            Self::Idle => (1000, "No audio came."),
+            Self::Longest => (1000, "The session has reached its longest time."),
+            Self::Stopping => (1001, "The service is stopping."),
+            Self::Failed => (1011, "The session failed."),
         }
     }
+}
 
-    /// Milliseconds of the conversation's clock, from 1 on.
-    fn now(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
-    }
+/// The frames of a session.
+pub trait Protocol: Send {
+    /// The first frames and events.
+    fn begin(&mut self, driver: &mut Driver, socket: &Socket) -> impl Future<Output = Step> + Send;
 
-    pub async fn relay(mut self, socket: &mut Socket) -> Option<CloseFrame> {
-        let greeting = self.settings.greeting.clone();
-        let mut end = self.happens(socket, Event::Greet(greeting)).await;
-        while end.is_ok() {
-            end = self.step(socket).await;
-        }
-        match end {
-            Err(End::Close(close)) => Some(close),
-            _ => None,
-        }
-    }
+    /// Takes a text message of the client.
+    fn receive(&mut self, driver: &mut Driver, socket: &Socket, text: String) -> impl Future<Output = Step> + Send;
 
-    async fn step(&mut self, socket: &mut Socket) -> Result<(), End> {
-        let live = &self.opening.state.live;
-        let (idle, stopping) = (live.settings.idle_timeout, live.stopping.clone());
-        let longest = Duration::from_secs(self.opening.claims.max_session_duration_sec.into());
-        let (began, ending) = (self.began, self.ending);
-        let now = self.now();
-        let tick = self.conversation.deadline(now).map(|at| began + Duration::from_millis(at.saturating_sub(1)));
-        let ahead = !ending && self.ears.input.waiting_ms() >= MAX_AHEAD_MS;
-        let refused = !ending && self.ears.input.is_refused();
-        let ahead_ms = if ahead { MAX_AHEAD_MS - 1 } else { u64::MAX };
-        let Ears { input, events, .. } = &mut self.ears;
-        tokio::select! {
-            heard = events.next_output() => self.recognised(socket, heard).await,
-            Some(event) = self.receiver.recv() => {
-                if let Event::Said { speech } = event {
-                    self.speeches.remove(&speech);
-                }
-                self.happens(socket, event).await
-            }
-            message = socket.next(), if !ahead => self.received(socket, message).await,
-            () = input.caught_up(ahead_ms), if ahead || refused => {
-                self.last_activity = Instant::now();
-                Ok(())
-            }
-            () = sleep_until(tick.unwrap_or(began)), if tick.is_some() => self.happens(socket, Event::Tick).await,
-            () = sleep_until(self.last_audio + GAP + self.silence),
-                if !ending && !ahead && self.silence < LONGEST_SILENCE => self.hear_silence(socket).await,
-            () = sleep_until(self.last_activity + idle), if !ending && !ahead => {
-                let message = "No audio came for too long: the session is ended.";
-                let told = send(socket, &ServerFrame::Error { code: "session_timeout", message }).await;
-                if told { self.end(socket, (1000, "No audio came.")).await } else { Err(End::Gone) }
-            }
-            () = sleep_until(began + longest), if !ending => {
-                self.end(socket, (1000, "The session has reached its longest time.")).await
-            }
-            () = stopping.cancelled(), if !ending => self.end(socket, (1001, "The service is stopping.")).await,
-        }
-    }
+    /// Takes a binary message of the client.
+    fn receive_binary(&mut self, socket: &Socket) -> impl Future<Output = Step> + Send;
 
-    async fn end(&mut self, socket: &mut Socket, close: CloseFrame) -> Result<(), End> {
-        self.close = close;
-        self.ending = true;
-        self.happens(socket, Event::End).await
-    }
-
-    /// Takes what recognition says.
-    async fn recognised(
+    /// Takes a report of the language model or the voice; returns the conversation's event, if it is one.
+    fn report(
         &mut self,
-        socket: &mut Socket,
-        heard: Option<auricle_engine::Result<LiveOutput>>,
-    ) -> Result<(), End> {
-        let event = match heard {
-            Some(Ok(LiveOutput::Event(LiveEvent::Partial(caption)))) => Event::Partial(caption.text),
-            Some(Ok(LiveOutput::Event(LiveEvent::Final(caption)))) => Event::Final(caption.text),
-            Some(Ok(LiveOutput::Event(LiveEvent::Formatted(caption)))) => Event::Formatted(caption.text),
-            Some(Ok(LiveOutput::Settled)) => {
-                self.ears.unsettled = self.ears.unsettled.saturating_sub(1);
-                Event::Settled
-            }
-            Some(Ok(LiveOutput::Judged(probability))) => match self.ears.questions.pop_front() {
-                Some(question) => Event::Judged { question, probability },
-                None => return Ok(()),
-            },
-            Some(Err(error)) => {
-                tracing::error!(%error, "a voice agent's recognition failed");
-                return self.deaf(socket).await;
-            }
-            None => return self.deaf(socket).await,
-        };
-        self.happens(socket, event).await
-    }
+        driver: &mut Driver,
+        socket: &Socket,
+        report: Report,
+    ) -> impl Future<Output = Result<Option<Event>, End>> + Send;
 
-    /// Without recognition a session ends.
-    async fn deaf(&mut self, socket: &Socket) -> Result<(), End> {
-        let message = "Speech recognition failed, and the session is ended.";
-        let told = send(socket, &ServerFrame::Error { code: "recognition_failed", message }).await;
-        if !told || !send(socket, &ended(self.began, self.heard_s)).await {
-            return Err(End::Gone);
-        }
-        Err(End::Close((1011, "The session failed.")))
-    }
+    /// Takes the words of an item of [`Driver::cut_item`].
+    fn transcribed(
+        &mut self,
+        driver: &mut Driver,
+        socket: &Socket,
+        item: String,
+        text: String,
+    ) -> impl Future<Output = Step> + Send;
 
-    async fn received(&mut self, socket: &mut Socket, message: ClientMessage) -> Result<(), End> {
-        match message {
-            ClientMessage::Text(_) if self.ending => Ok(()),
-            ClientMessage::Text(text) => match ClientFrame::parse(&text) {
-                Ok(frame) => self.take(socket, frame).await,
-                Err(fault) => told(tell(socket, &fault).await),
-            },
-            ClientMessage::Binary(_) => Ok(()),
-            ClientMessage::Ping(payload) => {
-                socket.send(ServerMessage::Pong(payload)).await;
-                Ok(())
+    /// Does what the conversation wants.
+    fn act(&mut self, driver: &mut Driver, socket: &Socket, action: Action) -> impl Future<Output = Step> + Send;
+
+    /// Is called when all that has happened is acted on. Returns the time at which it wants to be called again.
+    fn rest(
+        &mut self,
+        driver: &mut Driver,
+        socket: &Socket,
+    ) -> impl Future<Output = Result<Option<Instant>, End>> + Send;
+
+    /// Reports that the service ends the session.
+    fn ending(&mut self, driver: &mut Driver, socket: &Socket, reason: Reason) -> impl Future<Output = Step> + Send;
+
+    /// The last frame.
+    fn ended(&mut self, driver: &mut Driver, socket: &Socket) -> impl Future<Output = Step> + Send;
+}
+
+/// Sends a frame that the client has to get.
+pub async fn send(socket: &Socket, frame: String) -> Step {
+    if socket.send(ServerMessage::Text(frame)).await { Ok(()) } else { Err(End::Gone) }
+}
+
+/// Leads the conversation by an event.
+pub async fn happens<P: Protocol>(driver: &mut Driver, protocol: &mut P, socket: &Socket, event: Event) -> Step {
+    let now = driver.now();
+    for action in driver.conversation.handle(now, event) {
+        match driver.act(action) {
+            None => {}
+            Some(Action::Ended) => {
+                protocol.ended(driver, socket).await?;
+                return Err(End::Close(driver.close.unwrap_or((1000, ""))));
             }
-            // A close is answered with the client's code.
-            ClientMessage::Close(code) => Err(End::Close((code.unwrap_or(1000), ""))),
-            ClientMessage::Disconnected => Err(End::Gone),
-            ClientMessage::ProtocolError(code) => Err(End::Close((code, ""))),
+            Some(action) => protocol.act(driver, socket, action).await?,
         }
     }
+    Ok(())
+}
 
-    async fn take(&mut self, socket: &mut Socket, frame: ClientFrame) -> Result<(), End> {
-        match frame {
-            ClientFrame::Audio(base64) => {
-                let Some(samples) = self.ears.decoder.decode(&base64) else {
-                    let fault = Fault::new("invalid_audio", "`audio` is not base64.");
-                    return told(tell(socket, &fault).await);
-                };
-                self.heard_s += samples.len() as f64 / f64::from(self.ears.rate);
-                self.last_audio = Instant::now();
-                self.last_activity = self.last_audio;
-                self.silence = Duration::ZERO;
-                self.hear(socket, &samples).await
-            }
-            ClientFrame::ToolResult { call_id, result } => {
-                self.happens(socket, Event::ToolResult { call_id, result }).await
-            }
-            ClientFrame::End => self.end(socket, (1000, "")).await,
-            ClientFrame::Update(session) => match self.settings.updated(session, &self.voices).await {
-                Ok(settings) => self.update(socket, settings).await,
-                Err(fault) => told(tell(socket, &fault).await),
-            },
+/// Ends the conversation; the socket is closed once its last words are there.
+pub async fn end<P: Protocol>(driver: &mut Driver, protocol: &mut P, socket: &Socket, close: CloseFrame) -> Step {
+    driver.close = Some(close);
+    happens(driver, protocol, socket, Event::End).await
+}
+
+/// Takes words that will not come any more as all that there are.
+pub async fn settled<P: Protocol>(driver: &mut Driver, protocol: &mut P, socket: &Socket, cut: Cut) -> Step {
+    match cut {
+        Cut::Turn | Cut::Dropped => happens(driver, protocol, socket, Event::Settled).await,
+        Cut::Cleared => Ok(()),
+        Cut::Item(part) => {
+            let text = part.text();
+            protocol.transcribed(driver, socket, part.item, text).await
         }
-    }
-
-    async fn update(&mut self, socket: &mut Socket, settings: Settings) -> Result<(), End> {
-        if (settings.input, &settings.keyterms) != (self.settings.input, &self.settings.keyterms) {
-            match Ears::open(&self.opening.engine, &self.opening.state.live, &settings).await {
-                Ok(ears) => {
-                    let unsettled = std::mem::replace(&mut self.ears, ears).unsettled;
-                    for _ in 0..unsettled {
-                        self.happens(socket, Event::Settled).await?;
-                    }
-                }
-                Err((code, message, _)) => {
-                    return told(send(socket, &ServerFrame::Error { code, message: &message }).await);
-                }
-            }
-        }
-        if settings.output != self.settings.output {
-            self.encoder = None;
-        }
-        self.conversation.set_rules(rules(&settings, &self.ears));
-        self.settings = settings;
-        told(send(socket, &ServerFrame::Updated).await)
-    }
-
-    /// Stands in for a client that sends no audio.
-    async fn hear_silence(&mut self, socket: &mut Socket) -> Result<(), End> {
-        self.silence += SILENCE;
-        let samples = (f64::from(self.ears.rate) * SILENCE.as_secs_f64()) as usize;
-        self.hear(socket, &vec![0.0; samples]).await
-    }
-
-    async fn hear(&mut self, socket: &mut Socket, samples: &[f32]) -> Result<(), End> {
-        let chunks = match self.ears.hear(samples, self.began.elapsed(), self.settings.vad_threshold) {
-            Ok(chunks) => chunks,
-            Err(error) => {
-                tracing::error!(%error, "a voice agent's audio could not be processed");
-                return self.deaf(socket).await;
-            }
-        };
-        for speech in chunks {
-            self.happens(socket, Event::Heard { speech, ms: CHUNK_MS }).await?;
-        }
-        Ok(())
-    }
-
-    /// Tells the conversation what happens, and does what it wants.
-    async fn happens(&mut self, socket: &mut Socket, event: Event) -> Result<(), End> {
-        let now = self.now();
-        for action in self.conversation.handle(now, event) {
-            self.act(socket, action).await?;
-        }
-        Ok(())
-    }
-
-    async fn act(&mut self, socket: &Socket, action: Action) -> Result<(), End> {
-        let sent = match action {
-            Action::SpeechStarted => send(socket, &ServerFrame::SpeechStarted).await,
-            Action::SpeechStopped => send(socket, &ServerFrame::SpeechStopped).await,
-            Action::UserPartial(text) => {
-                // The next one replaces it.
-                let _ = socket.try_send(ServerMessage::Text(ServerFrame::UserDelta { text: &text }.to_json()));
-                true
-            }
-            Action::UserFinal(text) => send(socket, &ServerFrame::User { text: &text }).await,
-            Action::Settle => {
-                self.ears.unsettled += 1;
-                self.ears.input.end_turn();
-                true
-            }
-            Action::Judge { question, turn_ms } => {
-                if self.ears.input.judge_turn(turn_ms) {
-                    self.ears.questions.push_back(question);
-                }
-                true
-            }
-            Action::Think { thought, tools } => {
-                self.think(thought, tools);
-                true
-            }
-            Action::StopThinking { thought } => {
-                self.thought.take_if(|(current, _)| *current == thought);
-                true
-            }
-            Action::Say { speech, text } => {
-                self.say(speech, Words::More(text));
-                true
-            }
-            Action::FinishSpeech { speech } => {
-                self.say(speech, Words::Finished);
-                true
-            }
-            Action::StopSpeech { speech } => {
-                self.speeches.remove(&speech);
-                true
-            }
-            Action::ReplyStarted { reply } => {
-                self.encoder = None;
-                send(socket, &ServerFrame::ReplyStarted { reply_id: &reply_id(reply) }).await
-            }
-            Action::Audio { reply, samples } => {
-                self.last_activity = Instant::now();
-                self.ears.echo.play(&samples, self.began.elapsed());
-                let data = self.encode(&samples);
-                send_audio(socket, reply, data).await
-            }
-            Action::AgentText { reply, text, interrupted } => {
-                let frame = ServerFrame::Agent { reply_id: &reply_id(reply), text: &text, interrupted };
-                send(socket, &frame).await
-            }
-            Action::ReplyDone { reply, interrupted } => self.reply_done(socket, reply, interrupted).await,
-            Action::Call(call) => {
-                let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
-                send(socket, &ServerFrame::Call { call_id: &call.id, name: &call.name, arguments }).await
-            }
-            Action::Error(Failure { code, message, .. }) => {
-                send(socket, &ServerFrame::Error { code, message: &message }).await
-            }
-            Action::Trace(times) => {
-                trace(&times);
-                true
-            }
-            Action::Ended => {
-                self.thought = None;
-                self.speeches.clear();
-                if send(socket, &ended(self.began, self.heard_s)).await {
-                    return Err(End::Close(self.close));
-                }
-                false
-            }
-        };
-        told(sent)
-    }
-
-    fn think(&mut self, thought: u64, tools: bool) {
-        let Some(model) = self.opening.state.models.default_model().cloned() else {
-            let sender = self.sender.clone();
-            let event = Event::MindFailed { thought, failure: mind::missing() };
-            let task = tokio::spawn(async move {
-                let _ = sender.send(event).await;
-            });
-            self.thought = Some((thought, task.into()));
-            return;
-        };
-        let history = self.conversation.history();
-        let account = self.opening.claims.payer.account.clone();
-        let request = mind::request(&*model, &self.settings, &history, tools, account);
-        let task = self.opening.runtime.spawn(mind::think(
-            model,
-            request,
-            self.settings.max_reply_s,
-            thought,
-            self.sender.clone(),
-        ));
-        self.thought = Some((thought, task.into()));
-    }
-
-    fn say(&mut self, speech: u64, words: Words) {
-        let (engine, sender) = (&self.opening.engine, &self.sender);
-        let voice = &self.settings.voice;
-        let (to, _) = self.speeches.entry(speech).or_insert_with(|| {
-            let (to, from) = mpsc::unbounded_channel();
-            let said = voice::say(engine.clone(), voice.clone(), speech, from, sender.clone());
-            (to, tokio::spawn(said).into())
-        });
-        let _ = to.send(words);
-    }
-
-    fn encode(&mut self, samples: &[f32]) -> auricle_engine::Result<String> {
-        let encoder = match &mut self.encoder {
-            Some(encoder) => encoder,
-            none => none.insert(Encoder::new(self.settings.output)?),
-        };
-        encoder.encode(samples)
-    }
-
-    async fn reply_done(&mut self, socket: &Socket, reply: u64, interrupted: bool) -> bool {
-        if interrupted {
-            self.ears.echo.stop();
-        }
-        let rest = self.encoder.take().filter(|_| !interrupted).map(Encoder::finish);
-        if let Some(rest) = rest
-            && !send_audio(socket, reply, rest).await
-        {
-            return false;
-        }
-        let status = if interrupted { ReplyStatus::Interrupted } else { ReplyStatus::Completed };
-        send(socket, &ServerFrame::ReplyDone { reply_id: &reply_id(reply), status }).await
     }
 }
 
-/// The rules of the settings, with the turn detector if the ears have one.
-fn rules(settings: &Settings, ears: &Ears) -> Rules {
-    Rules { turn_detector: ears.input.has_turn_detector(), ..settings.rules.clone() }
+/// Runs a session to its end. Returns how to close the socket; none if the client is gone.
+pub async fn run<P: Protocol>(mut driver: Driver, mut protocol: P, socket: &mut Socket) -> Option<CloseFrame> {
+    let mut end = protocol.begin(&mut driver, socket).await;
+    while end.is_ok() {
+        end = match protocol.rest(&mut driver, socket).await {
+            Ok(wake) => step(&mut driver, &mut protocol, socket, wake).await,
+            Err(end) => Err(end),
+        };
+    }
+    match end {
+        Err(End::Close(close)) => Some(close),
+        _ => None,
+    }
 }
 
-async fn send_audio(socket: &Socket, reply: u64, data: auricle_engine::Result<String>) -> bool {
-    match data {
-        Ok(data) if data.is_empty() => true,
-        Ok(data) => send(socket, &ServerFrame::Audio { reply_id: &reply_id(reply), data: &data }).await,
+async fn step<P: Protocol>(driver: &mut Driver, protocol: &mut P, socket: &mut Socket, wake: Option<Instant>) -> Step {
+    let live = &driver.opening.state.live;
+    let (idle, stopping) = (live.settings.idle_timeout, live.stopping.clone());
+    let longest = Duration::from_secs(driver.opening.claims.max_session_duration_sec.into());
+    let (began, ending) = (driver.began, driver.is_ending());
+    let now = driver.now();
+    let tick = driver.conversation.deadline(now).map(|at| began + Duration::from_millis(at.saturating_sub(1)));
+    let ahead = !ending && driver.ears.input.waiting_ms() >= MAX_AHEAD_MS;
+    let refused = !ending && driver.ears.input.is_refused();
+    let ahead_ms = if ahead { MAX_AHEAD_MS - 1 } else { u64::MAX };
+    let has_waiting = !ending && driver.has_waiting();
+    let (silent, silence) = (driver.last_audio + GAP + driver.silence, driver.silence);
+    let idle_at = driver.last_activity + idle;
+    let Ears { input, events, .. } = &mut driver.ears;
+    tokio::select! {
+        heard = events.next_output() => recognised(driver, protocol, socket, heard).await,
+        Some(report) = driver.receiver.recv() => reported(driver, protocol, socket, report).await,
+        message = socket.next(), if !ahead && !has_waiting => received(driver, protocol, socket, message).await,
+        () = ready(()), if has_waiting && !ahead => {
+            let chunks = driver.pass_on();
+            heard(driver, protocol, socket, chunks).await
+        }
+        () = input.caught_up(ahead_ms), if ahead || refused => {
+            driver.touch();
+            Ok(())
+        }
+        () = sleep_until(tick.unwrap_or(began)), if tick.is_some() => {
+            happens(driver, protocol, socket, Event::Tick).await
+        }
+        () = sleep_until(wake.unwrap_or(began)), if wake.is_some() && !ending => Ok(()),
+        () = sleep_until(silent), if !ending && !ahead && !has_waiting && silence < LONGEST_SILENCE => {
+            let chunks = driver.hear_silence(SILENCE);
+            heard(driver, protocol, socket, chunks).await
+        }
+        () = sleep_until(idle_at), if !ending && !ahead => ends(driver, protocol, socket, Reason::Idle).await,
+        () = sleep_until(began + longest), if !ending => ends(driver, protocol, socket, Reason::Longest).await,
+        () = stopping.cancelled(), if !ending => ends(driver, protocol, socket, Reason::Stopping).await,
+    }
+}
+
+/// The service ends the session.
+async fn ends<P: Protocol>(driver: &mut Driver, protocol: &mut P, socket: &Socket, reason: Reason) -> Step {
+    protocol.ending(driver, socket, reason).await?;
+    end(driver, protocol, socket, reason.close()).await
+}
+
+/// Without recognition a session ends at once.
+async fn fails<P: Protocol>(driver: &mut Driver, protocol: &mut P, socket: &Socket) -> Step {
+    protocol.ending(driver, socket, Reason::Failed).await?;
+    protocol.ended(driver, socket).await?;
+    Err(End::Close(Reason::Failed.close()))
+}
+
+/// Takes what recognition gives.
+async fn recognised<P: Protocol>(
+    driver: &mut Driver,
+    protocol: &mut P,
+    socket: &Socket,
+    output: Option<auricle_engine::Result<LiveOutput>>,
+) -> Step {
+    let event = match output {
+        Some(Ok(LiveOutput::Event(event))) => driver.words(event),
+        Some(Ok(LiveOutput::Settled)) => {
+            let Some(cut) = driver.ears.cuts.pop_front() else { return Ok(()) };
+            return settled(driver, protocol, socket, cut).await;
+        }
+        Some(Ok(LiveOutput::Judged(probability))) => {
+            driver.ears.questions.pop_front().map(|question| Event::Judged { question, probability })
+        }
+        Some(Err(error)) => {
+            tracing::error!(%error, "an agent's recognition failed");
+            return fails(driver, protocol, socket).await;
+        }
+        None => return fails(driver, protocol, socket).await,
+    };
+    match event {
+        Some(event) => happens(driver, protocol, socket, event).await,
+        None => Ok(()),
+    }
+}
+
+/// Takes a report of the language model or the voice.
+async fn reported<P: Protocol>(driver: &mut Driver, protocol: &mut P, socket: &Socket, report: Report) -> Step {
+    if let Report::Event(Event::Said { speech }) = report {
+        driver.end_speech(speech);
+    }
+    match protocol.report(driver, socket, report).await? {
+        Some(event) => happens(driver, protocol, socket, event).await,
+        None => Ok(()),
+    }
+}
+
+/// Takes the speech of the caller's audio.
+async fn heard<P: Protocol>(
+    driver: &mut Driver,
+    protocol: &mut P,
+    socket: &Socket,
+    chunks: auricle_engine::Result<Vec<bool>>,
+) -> Step {
+    let chunks = match chunks {
+        Ok(chunks) => chunks,
         Err(error) => {
-            tracing::error!(%error, "audio of a reply could not be coded");
-            true
+            tracing::error!(%error, "an agent's audio could not be processed");
+            return fails(driver, protocol, socket).await;
+        }
+    };
+    for speech in chunks {
+        driver.heard_ms += u64::from(CHUNK_MS);
+        if driver.detects_turns {
+            happens(driver, protocol, socket, Event::Heard { speech, ms: CHUNK_MS }).await?;
         }
     }
+    Ok(())
 }
 
-fn told(sent: bool) -> Result<(), End> {
-    if sent { Ok(()) } else { Err(End::Gone) }
-}
-
-fn reply_id(reply: u64) -> String {
-    format!("reply_{reply}")
-}
-
-/// Records the parts of a turn, each from the caller's last speech on.
-fn trace(times: &TurnTimes) {
-    let TurnTimes { speech_end, turn_over, words, first_text, first_frame, first_sent } = *times;
-    let parts = [
-        ("turn_over", turn_over),
-        ("words", words),
-        ("first_text", first_text),
-        ("first_frame", first_frame),
-        ("first_sent", first_sent),
-    ];
-    for (part, at) in parts {
-        let seconds = at.saturating_sub(speech_end) as f64 / 1e3;
-        metrics::histogram!("auricle_agent_turn_seconds", "part" => part).record(seconds);
+async fn received<P: Protocol>(driver: &mut Driver, protocol: &mut P, socket: &Socket, message: ClientMessage) -> Step {
+    match message {
+        ClientMessage::Text(_) | ClientMessage::Binary(_) if driver.is_ending() => Ok(()),
+        ClientMessage::Text(text) => protocol.receive(driver, socket, text).await,
+        ClientMessage::Binary(_) => protocol.receive_binary(socket).await,
+        ClientMessage::Ping(payload) => {
+            socket.send(ServerMessage::Pong(payload)).await;
+            Ok(())
+        }
+        // A close is answered with the client's code.
+        ClientMessage::Close(code) => Err(End::Close((code.unwrap_or(1000), ""))),
+        ClientMessage::Disconnected => Err(End::Gone),
+        ClientMessage::ProtocolError(code) => Err(End::Close((code, ""))),
     }
-    let since = |at: u64| at.saturating_sub(speech_end);
-    tracing::debug!(
-        turn_over_ms = since(turn_over),
-        words_ms = since(words),
-        first_text_ms = since(first_text),
-        first_frame_ms = since(first_frame),
-        first_sent_ms = since(first_sent),
-        "a turn was answered"
-    );
 }

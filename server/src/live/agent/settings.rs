@@ -12,8 +12,8 @@ use crate::language::{ChatOptions, Tool, schema};
 use crate::live::codec::{AudioFormat, Encoding};
 
 /// The most tools, and the longest texts, in characters.
-const MAX_TOOLS: usize = 128;
-const MAX_PROMPT: usize = 24_000;
+pub const MAX_TOOLS: usize = 128;
+pub const MAX_PROMPT: usize = 24_000;
 const MAX_GREETING: usize = 2_000;
 const MAX_DESCRIPTION: usize = 4_096;
 const MAX_NAME: usize = 64;
@@ -38,6 +38,8 @@ pub struct Settings {
     pub output: AudioFormat,
     /// None for the default voice.
     pub voice: Option<String>,
+    /// The speed of the voice, 1 for its own.
+    pub speed: f32,
     /// A reply ends at the sentence that reaches this length, s.
     pub max_reply_s: u32,
     pub keyterms: Vec<String>,
@@ -55,6 +57,7 @@ impl Default for Settings {
             input: AudioFormat::default(),
             output: AudioFormat::default(),
             voice: None,
+            speed: 1.0,
             max_reply_s: 45,
             keyterms: Vec::new(),
             vad_threshold: 0.5,
@@ -165,7 +168,11 @@ fn read_format(name: &str, format: Value) -> Result<AudioFormat> {
     Ok(AudioFormat { encoding, rate })
 }
 
-fn read_tools(tools: Vec<Value>) -> Result<Vec<Tool>> {
+/// Reads definitions of tools.
+///
+/// # Errors
+/// For a definition that is none of a function, and for two of one name.
+pub fn read_tools(tools: Vec<Value>) -> Result<Vec<Tool>> {
     let tools: Vec<Tool> = tools.into_iter().map(read_tool).collect::<Result<_>>()?;
     let mut names = HashSet::new();
     if let Some(twice) = tools.iter().find(|tool| !names.insert(&tool.name)) {

@@ -4,6 +4,8 @@ use auricle_engine::converse::{Event, Failure, VoiceFrame, VoiceWord};
 use auricle_engine::{Engine, Error, SpeakOptions, SpeechFrame};
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
 
+use super::report::Report;
+
 /// Text to say.
 pub enum Words {
     More(String),
@@ -27,15 +29,16 @@ pub fn ids(engine: &Engine) -> Vec<String> {
 pub async fn say(
     engine: Engine,
     voice: Option<String>,
+    speed: f32,
     speech: u64,
     mut words: UnboundedReceiver<Words>,
-    events: Sender<Event>,
+    reports: Sender<Report>,
 ) {
-    let mut options = SpeakOptions::default().paced(true);
+    let mut options = SpeakOptions::default().paced(true).speed(speed);
     options.voice = voice;
     let (input, mut frames) = match engine.speak(&options).await {
         Ok(opened) => opened,
-        Err(error) => return fail(speech, &error, &events).await,
+        Err(error) => return fail(speech, &error, &reports).await,
     };
     let mut input = Some(input);
     loop {
@@ -43,7 +46,7 @@ pub async fn say(
             more = words.recv(), if input.is_some() => match more {
                 Some(Words::More(text)) => {
                     if let Some(Err(error)) = input.as_mut().map(|input| input.push(&text)) {
-                        return fail(speech, &error, &events).await;
+                        return fail(speech, &error, &reports).await;
                     }
                 }
                 Some(Words::Finished) => {
@@ -56,11 +59,11 @@ pub async fn say(
             frame = frames.next() => {
                 let event = match frame {
                     Some(Ok(frame)) => Event::Frame { speech, frame: voice_frame(frame) },
-                    Some(Err(error)) => return fail(speech, &error, &events).await,
+                    Some(Err(error)) => return fail(speech, &error, &reports).await,
                     None => Event::Said { speech },
                 };
                 let last = matches!(event, Event::Said { .. });
-                if events.send(event).await.is_err() || last {
+                if reports.send(Report::Event(event)).await.is_err() || last {
                     return;
                 }
             }
@@ -74,7 +77,7 @@ fn voice_frame(frame: SpeechFrame) -> VoiceFrame {
     VoiceFrame { samples: frame.samples, words: frame.words.into_iter().map(word).collect() }
 }
 
-async fn fail(speech: u64, error: &Error, events: &Sender<Event>) {
+async fn fail(speech: u64, error: &Error, reports: &Sender<Report>) {
     tracing::warn!(%error, "the voice failed");
     let (code, apology) = match error {
         Error::NotPulled(_) => ("voice_unavailable", String::new()),
@@ -82,5 +85,5 @@ async fn fail(speech: u64, error: &Error, events: &Sender<Event>) {
         _ => ("voice_error", APOLOGY.into()),
     };
     let failure = Failure { code, message: format!("The voice failed: {error}."), apology };
-    let _ = events.send(Event::VoiceFailed { speech, failure }).await;
+    let _ = reports.send(Report::Event(Event::VoiceFailed { speech, failure })).await;
 }

@@ -13,7 +13,7 @@ use super::talking;
 const PIECE: usize = 4_800;
 
 /// A service whose language model gives these answers, and an account of it.
-fn upstream(replies: impl IntoIterator<Item = Reply>) -> (Receiver, Service, Account) {
+pub fn upstream(replies: impl IntoIterator<Item = Reply>) -> (Receiver, Service, Account) {
     let receiver = Receiver::new();
     receiver.answers(COMPLETIONS, replies);
     let service = Setup::local()
@@ -37,7 +37,7 @@ fn words_are_told_while_the_caller_speaks() {
 }
 
 /// The last part of the recording, one turn: "ask what you can do for your country", of which the starter hears "you".
-fn sentence() -> Vec<u8> {
+pub fn sentence() -> Vec<u8> {
     let pcm = spoken(24_000);
     pcm[8 * 48_000..].to_vec()
 }
@@ -127,7 +127,7 @@ fn mulaw_at_8_khz_is_heard() {
     call.end();
 }
 
-fn weather() -> Value {
+pub fn weather() -> Value {
     json!({ "type": "function", "name": "weather", "description": "The weather of a place.",
         "parameters": { "type": "object", "properties": { "place": { "type": "string" } }, "required": ["place"] } })
 }

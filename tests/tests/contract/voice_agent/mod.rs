@@ -6,7 +6,7 @@ mod frames;
 mod telephone;
 mod tokens;
 
-pub use conversations::mulaw;
+pub use conversations::{mulaw, sentence, upstream, weather};
 
 use std::sync::OnceLock;
 

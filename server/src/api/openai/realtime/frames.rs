@@ -77,7 +77,8 @@ impl ClientEvent {
     }
 }
 
-fn repeated(id: Option<String>) -> Option<String> {
+/// The id of an event, as errors repeat it.
+pub fn repeated(id: Option<String>) -> Option<String> {
     id.filter(|id| id.len() <= MAX_EVENT_ID)
 }
 
@@ -109,6 +110,21 @@ impl Fault {
 
     pub fn no_credit(message: &str) -> Self {
         Self::new("insufficient_quota", "insufficient_quota", message)
+    }
+
+    pub fn binary() -> Self {
+        let message = "Binary messages are no events: send audio as base64 in input_audio_buffer.append.";
+        Self::invalid("invalid_event", message)
+    }
+
+    /// A commit of less audio than there has to be, ms.
+    pub fn short_buffer(buffered: u64, least: u64) -> Self {
+        let message = format!("The buffer has {buffered} ms of audio; a commit needs at least {least} ms.");
+        Self::invalid("input_audio_buffer_commit_empty", message)
+    }
+
+    pub fn message(self) -> String {
+        self.message
     }
 
     /// A refused `session` object.
@@ -222,17 +238,22 @@ pub enum ServerEvent<'a> {
 
 /// An event with its id.
 #[derive(Serialize)]
-struct Identified<'a> {
+struct Identified<'a, E> {
     event_id: String,
     #[serde(flatten)]
-    event: &'a ServerEvent<'a>,
+    event: &'a E,
+}
+
+/// An event as JSON, with an id of its own.
+pub fn to_json(event: &impl Serialize) -> String {
+    // Serialising strings and numbers does not fail.
+    serde_json::to_string(&Identified { event_id: ids::fresh("event"), event }).unwrap_or_default()
 }
 
 impl ServerEvent<'_> {
     /// The event as JSON, with an id of its own.
     pub fn to_json(&self) -> String {
-        // Serialising strings and numbers does not fail.
-        serde_json::to_string(&Identified { event_id: ids::fresh("event"), event: self }).unwrap_or_default()
+        to_json(self)
     }
 }
 

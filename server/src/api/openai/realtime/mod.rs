@@ -1,8 +1,9 @@
-//! `/v1/realtime`: transcription sessions in OpenAI's protocol, over the live sessions of the engine.
+//! `/v1/realtime`: sessions in OpenAI's protocol: `conversation` over the voice agent, and transcription over the live sessions of the engine.
 //!
-//! `session` runs a session between the client, whose events are in `frames` and whose settings are in `settings`, and the engine, whose
+//! `session` runs a transcription session between the client, whose events are in `frames` and whose settings are in `settings`, and the engine, whose
 //! session is `recognizer`. `turns` has its turns, which `speech_gate` finds; `item` is the transcript of one.
 
+mod conversation;
 mod frames;
 mod item;
 mod recognizer;
@@ -18,6 +19,7 @@ use hyper::HeaderMap;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{live_model, model_not_found};
 use crate::auth::require_credit;
@@ -27,14 +29,18 @@ use crate::context::RequestContext;
 use crate::http::body::{self, Fields, MAX_JSON_BYTES};
 use crate::http::response::{ApiError, Response, Result, json};
 use crate::ids;
-use crate::live::LiveState;
 use crate::live::metered::{self, Refusal};
 use crate::live::socket::{CloseFrame, MessageLimits, Socket};
 use crate::live::upgrade::upgrade;
+use crate::live::{AgentState, LiveState};
 use crate::store::Account;
+use conversation::is_conversation_model;
 use frames::{Fault, ServerEvent, SessionObject};
 use session::{Opening, Session};
 use settings::{Settings, Transcription, TurnDetection};
+
+/// The model of conversations.
+const AGENT: &str = "svc-agent";
 
 /// The subprotocol that is chosen where the client offers it.
 const SUBPROTOCOL: &str = "realtime";
@@ -58,7 +64,7 @@ struct ClientSecret {
 struct SecretWithSession<'a> {
     #[serde(flatten)]
     secret: &'a ClientSecret,
-    session: SessionObject<'a>,
+    session: &'a Value,
 }
 
 /// The answer of the older `/v1/realtime/transcription_sessions`.
@@ -75,15 +81,18 @@ struct FlatSession<'a> {
 /// `POST /v1/realtime/client_secrets`
 pub async fn create_client_secret(state: Arc<LiveState>, request: RequestContext) -> Result<Response> {
     let (account, mut fields) = read(request).await?;
-    let settings = match fields.take("session") {
-        Some(session) => Settings::default().updated(session, &state).map_err(model_not_found)?,
-        None => Settings::default(),
-    };
     let lifetime_s = lifetime_s(&mut fields, "expires_after")?;
-    let secret = secret(&state, &account, &settings, lifetime_s).await?;
-    let id = ids::fresh("sess");
-    let session = SessionObject::new(&id, secret.expires_at, &settings);
-    Ok(json(&SecretWithSession { secret: &secret, session }))
+    let session = fields.take("session").unwrap_or_default();
+    let asked = match session["type"].as_str() {
+        Some("realtime") => {
+            Asked::Conversation(conversation::Settings::new(AGENT).updated(session).map_err(model_not_found)?)
+        }
+        _ if session.is_null() => Asked::Transcription(Settings::default()),
+        _ => Asked::Transcription(Settings::default().updated(session, &state).map_err(model_not_found)?),
+    };
+    let secret = secret(&state, &account, &asked, lifetime_s).await?;
+    let session = asked.object(&ids::fresh("sess"), secret.expires_at)?;
+    Ok(json(&SecretWithSession { secret: &secret, session: &session }))
 }
 
 /// `POST /v1/realtime/transcription_sessions`
@@ -94,7 +103,8 @@ pub async fn create_transcription_session(state: Arc<LiveState>, request: Reques
         Some(secret) => lifetime_s(&mut Fields::of("client_secret", secret)?, "expires_at")?,
         None => SECRET_LIFETIME_S,
     };
-    let secret = secret(&state, &account, &settings, lifetime_s).await?;
+    let asked = Asked::Transcription(settings.clone());
+    let secret = secret(&state, &account, &asked, lifetime_s).await?;
     let input = &settings.audio.input;
     Ok(json(&FlatSession {
         id: ids::fresh("sess"),
@@ -123,40 +133,83 @@ fn lifetime_s(fields: &mut Fields, name: &str) -> Result<i64> {
     Ok(lifetime.integer("seconds", SECRET_LIFETIMES_S)?.unwrap_or(SECRET_LIFETIME_S))
 }
 
-async fn secret(state: &LiveState, account: &Account, settings: &Settings, lifetime_s: i64) -> Result<ClientSecret> {
+async fn secret(state: &LiveState, account: &Account, asked: &Asked, lifetime_s: i64) -> Result<ClientSecret> {
     require_credit(state.store.allowance(&account.id).await?, 0, state.billing_provider)?;
     let expires_at = clock::now_ms() / 1000 + lifetime_s;
-    let claims = SecretClaims {
-        payer: payer(account, settings)?,
-        session: serde_json::to_value(settings).map_err(|error| ApiError::internal(&error))?,
-        expires_at: expires_at * 1000,
-    };
+    let claims =
+        SecretClaims { payer: payer(account, asked)?, session: asked.claims()?, expires_at: expires_at * 1000 };
     let value = claims.sign(&state.signing_key);
     if value.len() > MAX_SECRET_BYTES {
-        let message = "The prompt and the keywords are too long for a client secret: send them in session.update.";
+        let message = "The texts of the session are too long for a client secret: send them in session.update.";
         return Err(ApiError::validation(message));
     }
     Ok(ClientSecret { value, expires_at })
 }
 
-fn payer(account: &Account, settings: &Settings) -> Result<Payer> {
+/// What a session is asked to be.
+enum Asked {
+    Transcription(Settings),
+    Conversation(conversation::Settings),
+}
+
+impl Asked {
+    /// The settings of a secret's claims.
+    fn of_claims(claims: &SecretClaims) -> Result<Self> {
+        let session = claims.session.clone();
+        let read = match session["type"].as_str() {
+            Some("realtime") => serde_json::from_value(session).map(Self::Conversation),
+            _ => serde_json::from_value(session).map(Self::Transcription),
+        };
+        read.map_err(|error| ApiError::internal(&error))
+    }
+
+    fn claims(&self) -> Result<Value> {
+        let value = match self {
+            Self::Transcription(settings) => serde_json::to_value(settings),
+            Self::Conversation(settings) => serde_json::to_value(settings),
+        };
+        value.map_err(|error| ApiError::internal(&error))
+    }
+
+    /// The `session` object.
+    fn object(&self, id: &str, expires_at: i64) -> Result<Value> {
+        let value = match self {
+            Self::Transcription(settings) => serde_json::to_value(SessionObject::new(id, expires_at, settings)),
+            Self::Conversation(settings) => {
+                serde_json::to_value(conversation::SessionObject::new(id, expires_at, settings))
+            }
+        };
+        value.map_err(|error| ApiError::internal(&error))
+    }
+
+    /// The model that is billed.
+    fn price_model(&self) -> &'static str {
+        match self {
+            Self::Transcription(settings) => settings.audio.input.transcription.live_model(),
+            Self::Conversation(_) => AGENT,
+        }
+    }
+}
+
+fn payer(account: &Account, asked: &Asked) -> Result<Payer> {
     Ok(Payer {
         account: account.id.clone(),
         key: account.key.clone().ok_or_else(|| ApiError::unauthorized("This needs an API key."))?,
         estimated_cents: 0,
-        model: settings.audio.input.transcription.live_model().into(),
+        model: asked.price_model().into(),
     })
 }
 
 /// `GET /v1/realtime`: upgrades the connection. Errors of the session are reported on the WebSocket.
-pub async fn connect(state: Arc<LiveState>, request: RequestContext) -> Result<Response> {
+pub async fn connect(state: Arc<AgentState>, request: RequestContext) -> Result<Response> {
     let asked = asked(&request)?;
     let takes_subprotocol = offers_subprotocol(request.headers());
-    let connections = state.connections.clone();
+    let connections = state.live.connections.clone();
     let mut response = upgrade(request.into_request(), &connections, MessageLimits::LONG, |socket, _| async move {
         match asked {
-            Ok((payer, settings)) => open(&state, socket, payer, settings).await,
-            Err(fault) => refuse(socket, fault, (4400, "The session is none of transcription.")).await,
+            Ok((payer, Asked::Transcription(settings))) => open(&state.live, socket, payer, settings).await,
+            Ok((payer, Asked::Conversation(settings))) => conversation::open(&state, socket, payer, settings).await,
+            Err(fault) => refuse(socket, fault, (4400, "There is no such session.")).await,
         }
     })?;
     if takes_subprotocol && response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -170,36 +223,46 @@ fn offers_subprotocol(headers: &HeaderMap) -> bool {
     offered.flat_map(|value| value.split(',')).any(|name| name.trim() == SUBPROTOCOL)
 }
 
-/// The settings that the credential and the query ask for, and the account that pays; a fault if they are not served.
-fn asked(request: &RequestContext) -> Result<std::result::Result<(Payer, Settings), Fault>> {
+/// The session that the credential and the query ask for, and the account that pays; a fault if it is not served.
+fn asked(request: &RequestContext) -> Result<std::result::Result<(Payer, Asked), Fault>> {
     let model = request.query("model");
-    let known = model.as_deref().and_then(live_model);
-    let mut settings = match request.secret_claims() {
-        Some(claims) => serde_json::from_value(claims.session.clone()).map_err(|error| ApiError::internal(&error))?,
-        None => Settings::default(),
-    };
-    let is_transcription = request.secret_claims().is_some()
-        || known.is_some()
-        || request.query("intent").as_deref() == Some("transcription");
-    if !is_transcription {
-        let message = "This service has no conversations in this protocol, transcription sessions alone: connect with \
-             ?intent=transcription. A voice agent talks over /v2/voice-agent.";
-        return Ok(Err(Fault::invalid("invalid_value", message).about("intent")));
-    }
-    if let Some(model) = model {
-        if known.is_none() {
+    let of_secret = request.secret_claims().map(Asked::of_claims).transpose()?;
+    let transcribes = request.query("intent").as_deref() == Some("transcription");
+    let asked = match (of_secret, model) {
+        (Some(asked), None) => asked,
+        (Some(Asked::Conversation(mut settings)), Some(model)) if is_conversation_model(&model) => {
+            settings.model = model;
+            Asked::Conversation(settings)
+        }
+        (secret @ (None | Some(Asked::Transcription(_))), Some(model)) if live_model(&model).is_some() => {
+            let mut settings = match secret {
+                Some(Asked::Transcription(settings)) => settings,
+                _ => Settings::default(),
+            };
+            settings.audio.input.transcription.model = model;
+            Asked::Transcription(settings)
+        }
+        (None, None) if transcribes => Asked::Transcription(Settings::default()),
+        (None, Some(model)) if is_conversation_model(&model) && !transcribes => {
+            Asked::Conversation(conversation::Settings::new(&model))
+        }
+        (None, None) => {
+            let message = "Connect with ?model=svc-agent for a conversation, or with ?intent=transcription.";
+            return Ok(Err(Fault::invalid("invalid_value", message).about("intent")));
+        }
+        (Some(Asked::Conversation(_)), Some(model)) => {
+            let message = conversation::no_such_model(&model).message;
+            return Ok(Err(Fault::invalid("model_not_found", message).about("model")));
+        }
+        (_, Some(model)) => {
             return Ok(Err(Fault::invalid("model_not_found", super::no_such_model(&model).message).about("model")));
         }
-        settings.audio.input.transcription.model = model;
-    }
-    let payer = match request.secret_claims() {
-        Some(claims) => {
-            let model = settings.audio.input.transcription.live_model().into();
-            Payer { model, ..claims.payer.clone() }
-        }
-        None => payer(request.account()?, &settings)?,
     };
-    Ok(Ok((payer, settings)))
+    let payer = match request.secret_claims() {
+        Some(claims) => Payer { model: asked.price_model().into(), ..claims.payer.clone() },
+        None => payer(request.account()?, &asked)?,
+    };
+    Ok(Ok((payer, asked)))
 }
 
 /// Opens a session and runs it, or reports the reason for the refusal.

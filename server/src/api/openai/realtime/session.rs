@@ -23,7 +23,7 @@ const MAX_AHEAD_MS: u64 = 60_000;
 /// The longest audio of an event, in bytes.
 const MAX_APPEND_BYTES: usize = 15 << 20;
 /// The shortest audio that can be committed, ms.
-const MIN_COMMIT_MS: u64 = 100;
+pub const MIN_COMMIT_MS: u64 = 100;
 
 /// The end of a session.
 pub enum End {
@@ -227,10 +227,7 @@ impl Session {
                     Err(fault) => refuse(socket, fault.of_event(event_id)).await,
                 }
             }
-            ClientMessage::Binary(_) => {
-                let message = "Binary messages are no events: send audio as base64 in input_audio_buffer.append.";
-                refuse(socket, Fault::invalid("invalid_event", message)).await
-            }
+            ClientMessage::Binary(_) => refuse(socket, Fault::binary()).await,
             ClientMessage::Ping(payload) => {
                 let began = Instant::now();
                 socket.send(ServerMessage::Pong(payload)).await;
@@ -252,9 +249,7 @@ impl Session {
             ClientEvent::Commit => {
                 let buffered = self.taken_ms().saturating_sub(self.buffer_from_ms);
                 if buffered < MIN_COMMIT_MS {
-                    let message =
-                        format!("The buffer has {buffered} ms of audio; a commit needs at least {MIN_COMMIT_MS} ms.");
-                    return Ok(Err(Fault::invalid("input_audio_buffer_commit_empty", message)));
+                    return Ok(Err(Fault::short_buffer(buffered, MIN_COMMIT_MS)));
                 }
                 if let Some(Err(error)) = self.recognizer.as_mut().map(Recognizer::complete_chunk) {
                     self.fail(socket, &error).await?;

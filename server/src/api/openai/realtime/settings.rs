@@ -25,8 +25,8 @@ const MAX_KEYWORD: usize = 100;
 /// The most languages of a list.
 const MAX_LANGUAGES: usize = 16;
 
-const CONVERSATIONS: &str = "This service has no sessions of the type realtime: `session.type` must be transcription. \
-     A voice agent talks over /v2/voice-agent.";
+const CONVERSATIONS: &str = "A transcription session cannot become a conversation: connect with ?model=svc-agent, or make a secret of the \
+                             type realtime.";
 
 /// The settings of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub struct Input {
 impl Default for Input {
     fn default() -> Self {
         Self {
-            format: Format::Pcm { rate: PCM_RATE },
+            format: Format::default(),
             transcription: Transcription::default(),
             noise_reduction: None,
             turn_detection: Some(TurnDetection::default()),
@@ -87,6 +87,12 @@ pub enum Format {
     Alaw,
 }
 
+impl Default for Format {
+    fn default() -> Self {
+        Self::Pcm { rate: PCM_RATE }
+    }
+}
+
 impl Format {
     pub fn audio(self) -> AudioFormat {
         match self {
@@ -96,7 +102,9 @@ impl Format {
         }
     }
 
-    fn read(value: Value) -> Result<Self> {
+    /// # Errors
+    /// For a format that is not served.
+    pub fn read(value: Value) -> Result<Self> {
         let mut fields = Fields::of("format", value)?;
         let kind = fields.string("type")?;
         let rates = i64::from(*SAMPLE_RATES.start())..=i64::from(*SAMPLE_RATES.end());
@@ -171,13 +179,20 @@ impl Transcription {
     }
 
     /// The words to expect: the keywords, and the short phrases of the prompt.
-    pub fn keyterms(&self) -> impl Iterator<Item = Keyterm> + '_ {
+    pub fn terms(&self) -> impl Iterator<Item = &str> {
         let phrases = hints(self.prompt.as_deref().unwrap_or_default());
-        self.keywords.iter().map(String::as_str).chain(phrases).map(Keyterm::from)
+        self.keywords.iter().map(String::as_str).chain(phrases)
+    }
+
+    pub fn keyterms(&self) -> impl Iterator<Item = Keyterm> + '_ {
+        self.terms().map(Keyterm::from)
     }
 
     /// What an update makes of this. The model stays if none is named.
-    fn updated(&self, value: Value) -> Result<Self> {
+    ///
+    /// # Errors
+    /// For a value that is not served.
+    pub fn updated(&self, value: Value) -> Result<Self> {
         let mut fields = Fields::of("transcription", value)?;
         let model = fields.string("model")?.unwrap_or_else(|| self.model.clone());
         if live_model(&model).is_none() {
@@ -224,7 +239,9 @@ impl Default for TurnDetection {
 }
 
 impl TurnDetection {
-    fn read(value: Value) -> Result<Self> {
+    /// # Errors
+    /// For rules that are not served.
+    pub fn read(value: Value) -> Result<Self> {
         let mut fields = Fields::of("turn_detection", value)?;
         let kind = fields.string("type")?;
         let threshold = fields.number("threshold", 0.0..=1.0)?.unwrap_or(0.5);
@@ -251,6 +268,20 @@ impl TurnDetection {
                 let message = format!("`turn_detection.type` must be server_vad or semantic_vad, not {other:?}.");
                 Err(ApiError::validation(message))
             }
+        }
+    }
+}
+
+/// Checks the noise reduction, which has this name.
+///
+/// # Errors
+/// For one that is not known.
+pub fn read_noise_reduction(fields: &mut Fields, name: &str) -> Result<()> {
+    let Some(value) = fields.take(name) else { return Ok(()) };
+    match Fields::of(name, value)?.string("type")?.as_deref() {
+        None | Some("near_field" | "far_field") => Ok(()),
+        Some(kind) => {
+            Err(ApiError::validation(format!("`{name}.type` must be near_field or far_field, not {kind:?}.")))
         }
     }
 }
@@ -324,14 +355,7 @@ impl Settings {
         if fields.has(turns) {
             input.turn_detection = fields.take(turns).map(TurnDetection::read).transpose()?;
         }
-        if let Some(value) = fields.take(noise) {
-            let mut value = Fields::of(noise, value)?;
-            if let Some(kind) = value.string("type")?.filter(|kind| kind != "near_field" && kind != "far_field") {
-                let message = format!("`{noise}.type` must be near_field or far_field, not {kind:?}.");
-                return Err(ApiError::validation(message));
-            }
-        }
-        Ok(())
+        read_noise_reduction(fields, noise)
     }
 
     fn read_include(&mut self, fields: &mut Fields) -> Result<()> {

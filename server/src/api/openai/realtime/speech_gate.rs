@@ -41,6 +41,16 @@ struct Pauses {
 }
 
 impl Eagerness {
+    /// Silence that ends a turn which sounds finished, ms.
+    pub fn least_pause_ms(self) -> u32 {
+        self.pauses().ask_ms
+    }
+
+    /// The longest silence within a turn, ms.
+    pub fn longest_pause_ms(self) -> u32 {
+        self.pauses().longest_ms
+    }
+
     fn pauses(self) -> Pauses {
         match self {
             Self::Low => Pauses { ask_ms: 800, longest_ms: 8_000, unasked_ms: 1_500 },
