@@ -330,3 +330,60 @@ pub fn no_such_model(name: &str) -> ApiError {
     );
     ApiError::new(hyper::StatusCode::NOT_FOUND, "model_not_found", message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turns(turns: Value) -> Result<Settings> {
+        Settings::new("svc-agent").updated(json!({ "audio": { "input": { "turn_detection": turns } } }))
+    }
+
+    #[test]
+    fn settings_come_back_from_a_secret_and_keep_what_an_update_leaves_out() {
+        let first = json!({
+            "type": "realtime", "instructions": "Be brief.", "max_output_tokens": 200, "tool_choice": { "type": "function", "name": "weather" },
+            "tools": [{ "type": "function", "name": "weather", "description": "d" }],
+            "audio": {
+                "input": { "format": { "type": "audio/pcmu" }, "transcription": { "model": "whisper-1", "language": "en" },
+                    "turn_detection": { "type": "server_vad", "silence_duration_ms": 700, "create_response": false, "idle_timeout_ms": 6_000 } },
+                "output": { "voice": { "id": "zed" }, "speed": 1.25 },
+            },
+        });
+        let settings = Settings::new("gpt-realtime").updated(first).unwrap();
+        let again: Settings = serde_json::from_value(serde_json::to_value(&settings).unwrap()).unwrap();
+        assert_eq!(again, settings);
+        assert_eq!((settings.max_output_tokens.tokens(), settings.audio.output.voice.as_str()), (200, "zed"));
+        assert_eq!(settings.tool_choice(), ToolChoice::Named("weather".into()));
+        let second = json!({ "output_modalities": ["text"], "max_output_tokens": "inf", "audio": { "input": { "transcription": null } } });
+        let mut expected = settings.clone();
+        (expected.output_modalities, expected.max_output_tokens) = ([Modality::Text], TokenLimit::default());
+        expected.audio.input.transcription = None;
+        assert_eq!(settings.updated(second).unwrap(), expected);
+    }
+
+    #[test]
+    fn turns_have_the_silences_of_their_detection() {
+        for (detection, least, most) in [
+            (json!({ "type": "server_vad" }), 500, 1_500),
+            (json!({ "type": "server_vad", "silence_duration_ms": 2_000 }), 2_000, 2_000),
+            (json!({ "type": "semantic_vad", "eagerness": "high" }), 200, 2_000),
+            (json!({ "type": "semantic_vad" }), 400, 4_000),
+            (json!({ "type": "semantic_vad", "eagerness": "low" }), 800, 8_000),
+        ] {
+            let settings = turns(detection.clone()).unwrap();
+            let read = settings.audio.input.turn_detection.as_ref().unwrap();
+            assert_eq!(read.silences_ms(), (least, most), "{detection}");
+            assert!(read.create_response && read.interrupt_response, "{detection}");
+        }
+        assert_eq!(turns(Value::Null).unwrap().audio.input.turn_detection, None);
+        for wrong in [
+            json!({ "type": "semantic_vad", "idle_timeout_ms": 6_000 }),
+            json!({ "type": "server_vad", "idle_timeout_ms": 1_000 }),
+            json!({ "type": "server_vad", "create_response": 1 }),
+            json!({ "type": "push_to_talk" }),
+        ] {
+            assert_eq!(turns(wrong.clone()).unwrap_err().status, 422, "{wrong}");
+        }
+    }
+}
