@@ -53,6 +53,9 @@ const MOST_NAMES: usize = 4;
 /// Most parts between commas before a town.
 const MOST_PARTS: usize = 5;
 
+/// Most words of an address before its town, so that a text of names and numbers alone costs no more than its length.
+const MOST_WORDS: usize = 32;
+
 /// How much a postal code shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
@@ -199,13 +202,23 @@ fn japanese(reading: &Reading<'_>, at: usize) -> Option<Range<usize>> {
         return None;
     }
     let mut words = at..at + 1;
-    while words.start > 0 && tokens[words.start - 1].after < Break::Sentence && is_part(&tokens[words.start - 1]) {
+    let most = 2 * MOST_PARTS;
+    let goes_on = |words: &Range<usize>| words.len() <= most;
+    while goes_on(&words)
+        && words.start > 0
+        && tokens[words.start - 1].after < Break::Sentence
+        && is_part(&tokens[words.start - 1])
+    {
         words.start -= 1;
     }
-    while words.end < tokens.len() && tokens[words.end - 1].after < Break::Sentence && is_part(&tokens[words.end]) {
+    while goes_on(&words)
+        && words.end < tokens.len()
+        && tokens[words.end - 1].after < Break::Sentence
+        && is_part(&tokens[words.end])
+    {
         words.end += 1;
     }
-    (words.len() <= 2 * MOST_PARTS && tokens[words.clone()].iter().any(is_block)).then_some(words)
+    (words.len() <= most && tokens[words.clone()].iter().any(is_block)).then_some(words)
 }
 
 /// The start of an address that goes on at `from` with its town: the house number, the word for a street or for a house that is farthest
@@ -213,7 +226,7 @@ fn japanese(reading: &Reading<'_>, at: usize) -> Option<Range<usize>> {
 fn start_of(reading: &Reading<'_>, from: usize) -> usize {
     let tokens = &reading.tokens;
     let (mut start, mut at, mut names, mut parts) = (from, from, 0, 0);
-    while at > 0 && parts <= MOST_PARTS {
+    while at > 0 && parts <= MOST_PARTS && from - at < MOST_WORDS {
         let token = &tokens[at - 1];
         if token.masked || token.after >= Break::Sentence || token.text.ends_with(':') {
             break;
@@ -321,6 +334,13 @@ mod tests {
         ] {
             let text = format!("Please send the parcel to {address}.");
             assert_eq!(hidden(&text), "Please send the parcel to [LOCATION].", "{address}");
+        }
+    }
+
+    #[test]
+    fn a_long_run_of_parts_ends() {
+        for part in ["1010 Wien ", "Shibuya-ku ", "12345 Berlin, ", "Rue de la ", "7 Rue "] {
+            assert!(!hidden(&part.repeat(20_000)).is_empty());
         }
     }
 
