@@ -219,6 +219,12 @@ pub fn before<'c>(
         .find(|cued| accept(cued.cue) && reading.tokens[at].sentence - reading.tokens[cued.words.end - 1].sentence <= 1)
 }
 
+/// True if a word is part of a cue.
+pub fn holds(cues: &[Cued], at: usize) -> bool {
+    let ended = cues.partition_point(|cued| cued.words.end <= at);
+    cues.get(ended).is_some_and(|cued| cued.words.contains(&at))
+}
+
 /// A cue shortly after a word, in its sentence: "is my pin".
 pub fn after<'c>(
     reading: &Reading<'_>,

@@ -45,9 +45,11 @@ pub fn drop(reading: &Reading<'_>, found: &mut Vec<Finding>) {
     // "Angeles" in "Los Angeles".
     let is_place =
         |other: &&Finding| other.label == Label::Location && other.source == Source::List && other.words.len() > 1;
-    let places: Vec<Range<usize>> = found.iter().filter(is_place).map(|place| place.words.clone()).collect();
+    let mut places: Vec<Range<usize>> = found.iter().filter(is_place).map(|place| place.words.clone()).collect();
+    places.sort_unstable_by_key(|place| place.start);
     let is_within = |words: &Range<usize>| {
-        places.iter().any(|place| place.len() > words.len() && place.start <= words.start && words.end <= place.end)
+        let ended = places.partition_point(|place| place.end < words.end);
+        places.get(ended).is_some_and(|place| place.len() > words.len() && place.start <= words.start)
     };
     found.retain(|finding| match finding.label {
         Label::PersonName if is_within(&finding.words) => false,

@@ -118,7 +118,9 @@ pub fn join(reading: &Reading<'_>, cues: &[Cued], tagged: &[Finding], found: &mu
     found.retain(|finding| {
         finding.label != Label::PersonName
             || finding.source != Source::List
-            || !firms.iter().any(|firm| firm.start <= finding.words.start && finding.words.end <= firm.end)
+            || firms
+                .get(firms.partition_point(|firm| firm.end < finding.words.end))
+                .is_none_or(|firm| firm.start > finding.words.start)
     });
     found.append(&mut joined);
 }

@@ -79,7 +79,7 @@ fn with_letters(reading: &Reading<'_>, code: &Code, cues: &[Cued]) -> Code {
     };
     if let Some(token) = code.words.start.checked_sub(1).and_then(letters)
         && token.after == Break::None
-        && !cues.iter().any(|cued| cued.words.contains(&(code.words.start - 1)))
+        && !cues::holds(cues, code.words.start - 1)
     {
         wide.words.start -= 1;
         wide.text.insert_str(0, token.core());

@@ -508,6 +508,8 @@ impl Names<'_, '_> {
 
 /// Names that are spelled: "S-M-I-T-H", "that's r a m a n".
 fn spelled(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Vec<Finding>) {
+    let names = found.iter().filter(|other| other.label == Label::PersonName && other.confidence > 0.5);
+    let mut name_ends: HashSet<usize> = names.map(|name| name.words.end).collect();
     for code in codes {
         if code.digits > 0 || code.letters < 3 {
             continue;
@@ -520,18 +522,16 @@ fn spelled(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Vec
         let cue = (1..=7).any(|back| {
             matches!(reading.before(start, back), "spelled" | "spell" | "spelt" | "spelling" | "name" | "surname")
         });
-        let near = found.iter().any(|other| {
-            other.label == Label::PersonName
-                && other.confidence > 0.5
-                && other.words.end <= start
-                && start - other.words.end <= 4
-        });
+        let near = (start.saturating_sub(4)..=start).any(|end| name_ends.contains(&end));
         let shown = matches!(reading.before(start, 1), "that" | "that's" | "it's" | "it") && code.letters > 3;
         if !(cue || near || shown) {
             continue;
         }
         let email = cues::before(reading, cues, start, 8, |cue| matches!(cue, Cue::Email | Cue::Username)).is_some();
         let label = if email && !near { Label::EmailAddress } else { Label::PersonName };
+        if label == Label::PersonName {
+            name_ends.insert(code.words.end);
+        }
         found.push(Finding { words: code.words.clone(), label, confidence: 0.86, source: Source::Pattern });
     }
 }

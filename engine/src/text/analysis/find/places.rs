@@ -28,6 +28,9 @@ const CLEAR_STREETS: &[&str] = words!(
 /// Foreign words for streets that mean something else in English where they have no capital.
 const ENGLISH_WORDS: &[&str] = &["via", "place", "plaza", "av", "avenue", "boulevard"];
 
+/// The longest address, in words.
+const LONGEST: usize = 64;
+
 /// Finds places.
 pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Vec<Finding>) {
     let mut taken: Vec<Range<usize>> = addresses(reading, codes, cues);
@@ -42,11 +45,16 @@ pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Ve
     }
     taken.sort_by_key(|words| words.start);
     taken.dedup_by(|next, before| {
-        let overlap = next.start < before.end;
-        if overlap {
-            before.end = before.end.max(next.end);
+        if next.start >= before.end {
+            return false;
         }
-        overlap
+        // A list of addresses is not one.
+        if next.end > before.end && next.end - before.start > LONGEST {
+            next.start = before.end;
+            return false;
+        }
+        before.end = before.end.max(next.end);
+        true
     });
     for words in &taken {
         found.push(Finding { words: words.clone(), label: Label::Location, confidence: 0.94, source: Source::Pattern });
@@ -56,7 +64,8 @@ pub fn find(reading: &Reading<'_>, codes: &[Code], cues: &[Cued], found: &mut Ve
     while at < reading.tokens.len() {
         let here = at;
         at += 1;
-        if let Some(words) = taken.iter().find(|words| words.contains(&here)) {
+        let ended = taken.partition_point(|words| words.end <= here);
+        if let Some(words) = taken.get(ended).filter(|words| words.contains(&here)) {
             at = words.end;
             continue;
         }
@@ -180,11 +189,13 @@ fn addresses(reading: &Reading<'_>, codes: &[Code], cues: &[Cued]) -> Vec<Range<
         }
     }
     // Streets without a number.
+    let mut is_taken = vec![false; reading.tokens.len()];
+    found.iter().for_each(|words| is_taken[words.clone()].fill(true));
     let mut at = 0;
     while at < reading.tokens.len() {
         let here = at;
         at += 1;
-        if found.iter().any(|words| words.contains(&here)) || reading.tokens[here].masked {
+        if is_taken[here] || reading.tokens[here].masked {
             continue;
         }
         let cued = cues::before(reading, cues, here, 4, |cue| cue == Cue::Address).is_some()
@@ -303,8 +314,8 @@ fn street_after(reading: &Reading<'_>, start: usize, kind: Street) -> Option<usi
 
 /// "apartment 4b" before a number.
 fn unit_before(reading: &Reading<'_>, codes: &[Code], start: usize) -> usize {
-    let code = codes.iter().find(|code| code.words.end == start && code.text.len() <= 4);
-    match code {
+    let code = codes.binary_search_by_key(&start, |code| code.words.end).ok().map(|at| &codes[at]);
+    match code.filter(|code| code.text.len() <= 4) {
         Some(code) if UNITS.contains(&reading.before(code.words.start, 1)) => code.words.start - 1,
         _ => start,
     }
@@ -321,7 +332,7 @@ fn extend(reading: &Reading<'_>, codes: &[Code], mut end: usize, heard: bool) ->
         }
         let comma = reading.tokens[end - 1].after == Break::Clause;
         let word = reading.lower(end);
-        let code_at = |at: usize| codes.iter().find(|code| code.words.start == at);
+        let code_at = |at: usize| codes.binary_search_by_key(&at, |code| code.words.start).ok().map(|at| &codes[at]);
         if (UNITS.contains(&word) || word == "number")
             && let Some(code) = code_at(end + 1)
             && code.text.len() <= 5
