@@ -96,7 +96,7 @@ complete usr/local share/man/man1/auricle.1 share/zsh/site-functions/_auricle li
 path=/newer/bin:/usr/bin:/bin inside $install --from /packages | grep -q "another one before it: /newer/bin/auricle" || fail "two versions"
 inside $install --remove >/dev/null
 [ -z "$(find "$root/usr/local" -type f)" ] || fail "the removal leaves files"
-[ -f "$root/root/.local/share/auricle/models/catalog.toml" ] || fail "the removal takes the models"
+[ -f "$root$(inside printenv HOME)/.local/share/auricle/models/catalog.toml" ] || fail "the removal takes the models"
 refuses "not installed" $install --remove
 
 step "the Debian package"
