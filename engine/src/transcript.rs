@@ -70,7 +70,7 @@ impl Transcript {
     /// # Errors
     /// As [`analysis::analyze`]; the transcript has no words then.
     pub fn analyze(&mut self, passes: &Passes, tagger: Option<&dyn Tagger>) -> Result<Analysis> {
-        // Where nothing was said nothing is missing.
+        // Nothing is missing from a recording without words.
         if !self.words.is_empty() {
             self.warnings.extend(passes.left_out(self.language_code.as_deref()));
         }

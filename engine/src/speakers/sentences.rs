@@ -1,6 +1,6 @@
 //! Changes of speaker at the ends of sentences.
 //!
-//! Where people speak without a pause between them, the activity of speakers changes a word too early or too late. The
+//! The activity of speakers changes a word too early or too late if people speak without a pause between them. The
 //! transcript's punctuation is the better witness there, as few change over within a sentence.
 
 use std::cmp::Ordering;

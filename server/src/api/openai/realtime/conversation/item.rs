@@ -31,7 +31,7 @@ impl Status {
     }
 }
 
-/// Who a message is from, and the form of its content.
+/// The sender of a message, and the form of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     System,

@@ -10,7 +10,7 @@ use crate::language::{Message, Role, ToolCall};
 const MAX_ITEMS: usize = 5_000;
 const MAX_BYTES: usize = 4 << 20;
 
-/// What the language model gets for a turn without words.
+/// The text that the language model gets for a turn without words.
 const SILENCE: &str = "(The caller says nothing.)";
 
 /// The items of a conversation.

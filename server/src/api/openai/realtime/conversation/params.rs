@@ -1,4 +1,4 @@
-//! What a response is asked for with: fields that a session and a response share, and those of `response.create`.
+//! The parameters of a response: fields that a session and a response share, and those of `response.create`.
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};

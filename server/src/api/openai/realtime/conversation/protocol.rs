@@ -27,7 +27,7 @@ use crate::live::socket::Socket;
 /// The longest audio of an event, in bytes.
 const MAX_APPEND_BYTES: usize = 15 << 20;
 
-/// What an event of the client's comes to: its fault, if it has one.
+/// The outcome of a client's event: its fault, if it has one.
 pub type Answer = Result<Result<(), Fault>, End>;
 
 pub struct Conversation {
