@@ -70,7 +70,9 @@ step "install.sh"
 python3 -m http.server --bind 127.0.0.1 --directory "$out" 8000 >/dev/null 2>&1 &
 until curl -fs http://127.0.0.1:8000/SHA256SUMS >/dev/null; do sleep 0.1; done
 (cd "$out" && sha256sum --check --quiet SHA256SUMS)
-install="sh /packages/install.sh"
+# A copy, which each user may read: the folder of the packages may be root's alone.
+cp "$out/install.sh" "$root/install.sh"
+install="sh /install.sh"
 before="$(find "$root/usr/local" | sort)"
 refuses "cannot fetch" $install --from http://127.0.0.1:9
 refuses "cannot read" $install --from /nowhere
@@ -80,7 +82,7 @@ refuses "SHA-256" $install --from /broken
 rm -r "$root/broken"
 mkdir "$root/small" && mount -t tmpfs -o size=64m small "$root/small"
 refuses "MiB of free space" $install --from /packages --prefix /small
-user=nobody refuses "cannot write into /usr/local" $install --from /packages --prefix /usr/local
+user=nobody refuses "cannot write into /usr/local" $install --from http://127.0.0.1:8000 --prefix /usr/local
 mkdir "$root/other"
 printf '#!/bin/sh\necho glibc 2.31\n' >"$root/other/getconf" && chmod 755 "$root/other/getconf"
 path=/other:/usr/bin:/bin refuses "this system has 2.31" $install --from /packages
