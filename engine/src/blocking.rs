@@ -455,7 +455,7 @@ impl Engine {
             Err(Error::Busy(_)) if first.is_some() => None,
             second => second?,
         };
-        // Without speech that is told from other sounds there are no pauses.
+        // Without a speech detector there are no pauses.
         let turn_detector = if detector.is_some() { self.turn_detector_on(on)? } else { None };
         session::open(&*on.worker()?, SessionModels { first, second, detector, turn_detector }, &options)
     }

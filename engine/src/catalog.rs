@@ -62,7 +62,7 @@ pub struct CatalogTagger {
     pub starter: String,
 }
 
-/// The network that hears whether a speaker has finished. It has no starter.
+/// The network that detects whether a speaker has finished. It has no starter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CatalogTurnDetector {
     /// The published network, by its repository's name on the model hub.
@@ -304,13 +304,13 @@ impl Catalog {
         Some(self.dir.join(&self.tagger.as_ref()?.starter))
     }
 
-    /// The file of the network that hears whether a speaker has finished, if the catalog names one and it is pulled.
+    /// The file of the network that detects whether a speaker has finished, if the catalog names one and it is pulled.
     pub fn turn_detector(&self) -> Option<PathBuf> {
         let file = self.turn_detector_path(self.turn.as_ref()?);
         file.is_file().then_some(file)
     }
 
-    /// The file of a network that hears whether a speaker has finished, there or not.
+    /// The file of a network that detects whether a speaker has finished, there or not.
     pub fn turn_detector_path(&self, turn: &CatalogTurnDetector) -> PathBuf {
         self.dir.join(&turn.folder).join(&turn.file)
     }

@@ -223,7 +223,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// # Errors
 /// Why it does not compute.
 pub(crate) fn check(device: &Device) -> std::result::Result<(), String> {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, answer_receiver) = std::sync::mpsc::channel();
     let device = device.clone();
     // A driver that hangs would keep its caller for ever.
     let checking = move || {
@@ -231,7 +231,7 @@ pub(crate) fn check(device: &Device) -> std::result::Result<(), String> {
         let _ = tell.send(checked.unwrap_or_else(|_| Err("its kernels crash".into())));
     };
     match std::thread::Builder::new().name("auricle-check".into()).spawn(checking) {
-        Ok(_) => told.recv_timeout(ANSWER_TIME).unwrap_or_else(|_| Err("it does not answer".into())),
+        Ok(_) => answer_receiver.recv_timeout(ANSWER_TIME).unwrap_or_else(|_| Err("it does not answer".into())),
         // Of the device this says nothing.
         Err(_) => Ok(()),
     }
@@ -403,7 +403,7 @@ impl Adapter {
             return Ok(open[known].1.clone());
         }
         let (instance, adapter) = &self.found;
-        // Whoever sets burn's variable has a reason.
+        // burn's variable is set for a reason.
         let launches = std::env::var_os("CUBECL_WGPU_MAX_TASKS").is_none().then_some(SUBMITTED_LAUNCHES);
         let opened = guarded(|| auricle_kernels::adapters::open(instance, adapter, launches));
         let (device, driver) = opened.map_err(|reason| one_line(&reason))?;
@@ -425,7 +425,7 @@ pub fn lose(id: &str) -> bool {
     })
 }
 
-/// As [`lose`], but the driver has not told of the loss yet: its next call panics.
+/// As [`lose`], but the driver has not reported the loss yet: its next call panics.
 #[cfg(feature = "wgpu")]
 pub fn lose_untold(id: &str) -> bool {
     end_device(id, |_| ())

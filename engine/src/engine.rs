@@ -236,7 +236,7 @@ impl Engine {
     }
 }
 
-/// Runs a call on a thread of its own. A panic reaches whoever waits as an error.
+/// Runs a call on a thread of its own. A panic reaches the waiting caller as an error.
 ///
 /// # Errors
 /// [`Error::Busy`] if the system refuses a thread.

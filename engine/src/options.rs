@@ -132,7 +132,7 @@ impl std::str::FromStr for TaggerChoice {
     }
 }
 
-/// The network that hears whether a speaker has finished.
+/// The network that detects whether a speaker has finished.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TurnDetectorChoice {
     /// The catalog's, once it is pulled.
@@ -198,7 +198,7 @@ pub struct TranscribeOptions {
     /// Texts that are followed at a time, at least 1; more is slower and, up to a point, better. If left out, 16 where a
     /// language model joins the search, and for a Whisper checkpoint 1, or on a CPU what the catalog states for its model.
     pub beam: Option<usize>,
-    /// Whisper checkpoints: one window after another, each told what was said before it, in place of windows cut at silence
+    /// Whisper checkpoints: one window after another, each with the text before it, in place of windows cut at silence
     /// and written side by side. Slower; names and style may stay the same for longer.
     pub sequential: bool,
     /// True to write English, whatever language is spoken: for Whisper checkpoints of many languages.

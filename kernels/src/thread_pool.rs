@@ -203,7 +203,7 @@ impl Slot {
         if self.next.compare_exchange(next, next + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return true;
         }
-        // SAFETY: the exchange succeeds only while this call runs and this task is open: after the call, whoever makes it, `next` has a
+        // SAFETY: the exchange succeeds only while this call runs and this task is open: after the call, on any thread, `next` has a
         // later number. The fields of a call are written before its number and stay unchanged until all its tasks are done. So count,
         // closure and trampoline, which are read between the two reads of the number, belong to this call, and the closure lives until
         // `done` counts this task. A caller that takes the slot later goes on from what the one before has written, as it reads `taken`.

@@ -1,4 +1,4 @@
-"""Which label is told when, and the cells of the transducer's lattice that are near that."""
+"""Which label is emitted when, and the cells of the transducer's lattice that are near that."""
 
 from __future__ import annotations
 

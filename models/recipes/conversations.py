@@ -56,7 +56,7 @@ def turns_of(pcm: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def room(rng: np.random.Generator) -> np.ndarray:
-    """A room's impulse response: noise that dies away; the direct sound is added by whoever uses it."""
+    """A room's impulse response: noise that dies away; the direct sound is added by the caller."""
     seconds = rng.uniform(0.15, 0.6)
     tail = rng.standard_normal(int(seconds * RATE)) * np.exp(-6.9 * np.arange(int(seconds * RATE)) / (seconds * RATE))
     return (tail / np.sqrt((tail**2).sum())).astype(np.float32)

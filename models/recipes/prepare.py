@@ -65,7 +65,7 @@ def store(
         return
     out.mkdir(parents=True, exist_ok=True)
     listed = read_table(corpus / "refs.tsv") if (corpus / "refs.tsv").exists() else None
-    # a file that is not listed may be half written: whoever speaks a corpus lists what is whole
+    # a file that is not listed may be half written: a recipe that speaks a corpus lists the whole files
     files = sorted(p for p in corpus.iterdir() if p.suffix in SOUND and (listed is None or p.name in listed))[:limit]
     rows, first = [], 0
     with (out / f"{name}.mel").open("wb") as mels:

@@ -72,7 +72,7 @@ class Aligner:
 
     @torch.no_grad()
     def __call__(self, mel: np.ndarray, phones: list[int]) -> np.ndarray | None:
-        """The frames at which the phones of an utterance `[frames, mels]` are first told, in the middle of a decision."""
+        """The frames at which the phones of an utterance `[frames, mels]` are first emitted, in the middle of a decision."""
         _, middle, frames = self.model.encode(torch.from_numpy(mel)[None], torch.tensor([len(mel)]), max(LOOKAHEADS))
         log_probs = self.model.phone_log_probs(middle)[: int(frames) * self.model.PHONE_RATE, 0]
         begins = best_path(log_probs.numpy(), phones)
@@ -93,7 +93,7 @@ def align(job: tuple[np.ndarray, list[int]]) -> np.ndarray | None:
     return _aligner(mel.astype(np.float32), phones)
 
 
-Aligned = tuple[Stored, list[list[int]], np.ndarray]  # an utterance, its words as phones, when these are told
+Aligned = tuple[Stored, list[list[int]], np.ndarray]  # an utterance, its words as phones, when these are emitted
 
 
 def table(aligned: list[Aligned], store: MelStore) -> tuple[list[str], int]:

@@ -75,7 +75,7 @@ fn answer(call: TcpStream, service: &str, key: &str, prompt: &str) -> Result<()>
                 let media = json!({ "payload": frame["data"] });
                 to_caller.send(text(&json!({ "event": "media", "streamSid": stream, "media": media })))?;
             }
-            // Twilio plays what it has buffered unless it is told not to.
+            // Twilio plays what it has buffered unless it is stopped.
             Some("reply.done") if frame["status"] == "interrupted" => {
                 to_caller.send(text(&json!({ "event": "clear", "streamSid": stream })))?;
             }

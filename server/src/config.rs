@@ -489,7 +489,7 @@ impl Config {
         self.tagger.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()
     }
 
-    /// The network that hears whether a speaker has finished.
+    /// The network that detects whether a speaker has finished.
     pub fn turn_detector_choice(&self) -> TurnDetectorChoice {
         // Every text is a choice.
         self.turn_detector.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()

@@ -5,7 +5,7 @@
 #   tests/fuzz/run.sh SECONDS [checkpoints] [decode] [frames] [requests]
 #
 # Needs cargo-fuzz (`cargo install cargo-fuzz`), and ffmpeg for the media that `decode` begins with. A nightly compiler is
-# used if there is one; the stable one can do it too if told to. FUZZ_FOLDER keeps builds and interesting inputs.
+# used if there is one; the stable one can do it too by a flag. FUZZ_FOLDER keeps builds and interesting inputs.
 set -euo pipefail
 cd "$(dirname "$0")"
 seconds=${1:?seconds for each target}

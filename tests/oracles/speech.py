@@ -9,7 +9,7 @@ RATE = 16000
 
 
 def recording() -> np.ndarray:
-    # Whoever only makes a checkpoint with random weights has no use for it.
+    # A checkpoint with random weights does not need it.
     import soundfile
 
     samples, rate = soundfile.read(Path(__file__).with_name("speech.flac"), dtype="float32")

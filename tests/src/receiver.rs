@@ -234,7 +234,7 @@ async fn answer(
             response.header("content-type", "audio/wav").body(Either::Right(HeldBody::new(bytes, &gate)))
         }
         Reply::Silence => std::future::pending().await,
-        Reply::Disconnect => return Err("closed as told"),
+        Reply::Disconnect => return Err("closed as asked"),
     };
     response.map_err(|_| "a reply that is no HTTP")
 }

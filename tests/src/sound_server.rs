@@ -31,7 +31,7 @@ impl SoundServer {
         ] {
             command.args(["-L", module]);
         }
-        // Its files are its own, whoever runs the tests.
+        // Its files are its own, for every user who runs the tests.
         command.env("XDG_RUNTIME_DIR", folder.path()).env("HOME", folder.path()).env_remove("PULSE_SERVER");
         let server = command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().ok()?;
         let server = Self { folder, server };

@@ -59,7 +59,7 @@ struct Arguments {
     /// The models folder [default: the repository's]
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
-    /// A Smart Turn network that hears whether a speaker has finished, which ends a turn after 250 ms
+    /// A Smart Turn network that detects whether a speaker has finished, which ends a turn after 250 ms
     #[arg(long, value_name = "PATH")]
     turn_detector: Option<PathBuf>,
     /// Length of a frame of audio, in milliseconds
@@ -174,8 +174,8 @@ impl Questions {
     /// Answers, their tokens, and the seconds that they took.
     fn stop(self) -> (usize, u64, f64) {
         self.stop.store(true, Relaxed);
-        let told = self.clients.into_iter().map(|client| client.join().unwrap_or_default());
-        let (answers, tokens) = told.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let counts = self.clients.into_iter().map(|client| client.join().unwrap_or_default());
+        let (answers, tokens) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         (answers, tokens, self.began.elapsed().as_secs_f64())
     }
 }

@@ -139,7 +139,7 @@ fn read(set: &Path, engine: &Engine) -> Result<Vec<Vec<Recording>>, Box<dyn Erro
         readers.entry(reader).or_default().push(Recording { samples, direction });
     }
     println!(
-        "{} recordings of {} readers; as clips {short} are too short, and {several} are taken for several people",
+        "{} recordings of {} readers; as clips {short} are too short, and {several} count as several people",
         files.len(),
         readers.len()
     );

@@ -457,8 +457,8 @@ impl NativeDecoder {
 
     /// Start of a packet in seconds, if the container's clock is reliable.
     fn start_s(&self, packet: &Packet) -> Option<f64> {
-        let told = matches!(self.container, Container::Matroska | Container::Mp4 | Container::Ogg);
-        self.seconds_per_tick.filter(|_| told).map(|tick| packet.pts.get() as f64 * tick)
+        let timed = matches!(self.container, Container::Matroska | Container::Mp4 | Container::Ogg);
+        self.seconds_per_tick.filter(|_| timed).map(|tick| packet.pts.get() as f64 * tick)
     }
 
     fn missing_before(&mut self, packet: &Packet) -> Option<f64> {

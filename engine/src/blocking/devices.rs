@@ -126,7 +126,7 @@ impl EngineDevice {
     }
 }
 
-/// One of the engine's devices, or what is left of it.
+/// One of the engine's devices, or the rest of it.
 enum State {
     Works(Arc<EngineDevice>),
     Lost { reason: String, tried: Instant },

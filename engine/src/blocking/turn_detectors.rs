@@ -1,4 +1,4 @@
-//! The network that hears whether a speaker has finished.
+//! The network that detects whether a speaker has finished.
 
 use std::path::Path;
 use std::sync::Arc;

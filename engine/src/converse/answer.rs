@@ -1,4 +1,4 @@
-//! The agent's side: mind, voice and tools.
+//! The agent's side: language model, voice and tools.
 
 use super::machine::Conversation;
 use super::reply::{Reply, Sent, Speech};
@@ -6,7 +6,7 @@ use super::tools::Answer;
 use super::turn_end::is_english;
 use super::{Action, Event, Failure, Message, Role, State, ToolCall};
 
-/// Rounds of a turn in which the mind may call tools.
+/// Rounds of a turn in which the language model may call tools.
 const MAX_TOOL_ROUNDS: u32 = 8;
 /// Silence while tools are called, after which the agent says that it takes a moment, ms.
 const FILLER_MS: u64 = 2_000;
@@ -45,7 +45,7 @@ impl Conversation {
                 }
             }
             Event::ToolResult { call_id, result } => self.tool_result(now, &call_id, &result),
-            Event::Thought { .. } | Event::MindFailed { .. } | Event::VoiceFailed { .. } => {
+            Event::Thought { .. } | Event::LlmFailed { .. } | Event::VoiceFailed { .. } => {
                 if self.reply.as_ref().is_some_and(|reply| !reply.released) {
                     self.held.push(event);
                 } else {
@@ -60,7 +60,7 @@ impl Conversation {
     fn end_part(&mut self, now: u64, event: Event) {
         match event {
             Event::Thought { thought, calls } if self.is_current(thought) => self.thought(now, calls),
-            Event::MindFailed { thought, failure } if self.is_current(thought) => self.mind_failed(failure),
+            Event::LlmFailed { thought, failure } if self.is_current(thought) => self.llm_failed(failure),
             Event::VoiceFailed { speech, failure } => self.voice_failed(now, speech, failure),
             _ => {}
         }
@@ -87,7 +87,7 @@ impl Conversation {
         self.finish_speech();
     }
 
-    /// Starts a reply of the mind.
+    /// Starts a reply of the language model.
     pub(super) fn begin_reply(&mut self, now: u64, released: bool) {
         let id = self.new_id();
         self.reply = Some(Reply::new(id, released));
@@ -173,7 +173,7 @@ impl Conversation {
         if !calls.is_empty() && reply.rounds > MAX_TOOL_ROUNDS {
             let message = format!("The language model called tools in more than {MAX_TOOL_ROUNDS} rounds of one turn.");
             let apology = "I am sorry, I could not finish that.".into();
-            return self.mind_failed(Failure { code: "too_many_tool_rounds", message, apology });
+            return self.llm_failed(Failure { code: "too_many_tool_rounds", message, apology });
         }
         reply.thought = None;
         if calls.is_empty() {
@@ -190,12 +190,12 @@ impl Conversation {
             self.actions.push(Action::Call(call));
         }
         self.quiet_since = now;
-        if self.state != State::Doubt {
+        if self.state != State::Uncertain {
             self.state = State::Holding;
         }
     }
 
-    fn mind_failed(&mut self, failure: Failure) {
+    fn llm_failed(&mut self, failure: Failure) {
         self.finish_speech();
         let apology = failure.apology.clone();
         self.actions.push(Action::Error(failure));
@@ -217,8 +217,8 @@ impl Conversation {
         let apology = failure.apology.clone();
         self.actions.push(Action::Error(failure));
         self.close_reply(now, true);
-        if self.state == State::Doubt {
-            return self.turn_after_doubt();
+        if self.state == State::Uncertain {
+            return self.turn_after_uncertainty();
         }
         if is_apology || apology.is_empty() {
             return self.rest(now);
@@ -234,9 +234,9 @@ impl Conversation {
 
     fn tool_result(&mut self, now: u64, id: &str, result: &str) {
         match self.tools.answer(id, result) {
-            Answer::Awaited(call, told) => self.tool_ended(call, told),
-            Answer::Late(call, told) => {
-                let note = format!("[The tool {} answered late: {told}]", call.name);
+            Answer::Awaited(call, result) => self.tool_ended(call, result),
+            Answer::Late(call, result) => {
+                let note = format!("[The tool {} answered late: {result}]", call.name);
                 if self.tools.is_waiting() || self.reply.is_some() {
                     super::caller::append(&mut self.queued, &note);
                 } else {
@@ -251,14 +251,14 @@ impl Conversation {
         self.go_on_after_tools(now);
     }
 
-    fn tool_ended(&mut self, call: ToolCall, told: String) {
+    fn tool_ended(&mut self, call: ToolCall, result: String) {
         self.owed = true;
-        self.history.push(Message { call_id: Some(call.id), ..Message::new(Role::Tool, told) });
+        self.history.push(Message { call_id: Some(call.id), ..Message::new(Role::Tool, result) });
     }
 
-    /// Asks the mind to go on once all results are there.
+    /// Asks the language model to go on once all results are there.
     fn go_on_after_tools(&mut self, now: u64) {
-        if !self.owed || self.tools.is_waiting() || !matches!(self.state, State::Holding | State::Doubt) {
+        if !self.owed || self.tools.is_waiting() || !matches!(self.state, State::Holding | State::Uncertain) {
             return;
         }
         let queued = std::mem::take(&mut self.queued);
@@ -268,7 +268,7 @@ impl Conversation {
         match self.reply {
             Some(_) => {
                 self.begin_round();
-                if self.state != State::Doubt {
+                if self.state != State::Uncertain {
                     self.state = self.agent_state(now);
                 }
             }
@@ -352,7 +352,7 @@ impl Conversation {
     pub(super) fn play(&mut self, now: u64) {
         let over = self.tools.expire(now);
         if !over.is_empty() {
-            over.into_iter().for_each(|(call, told)| self.tool_ended(call, told));
+            over.into_iter().for_each(|(call, result)| self.tool_ended(call, result));
             self.go_on_after_tools(now);
         }
         if self.filler_at().is_some_and(|at| at <= now) {
@@ -381,7 +381,7 @@ impl Conversation {
         if is_over && !self.tools.is_waiting() {
             self.close_reply(now, false);
             match self.state {
-                State::Doubt => self.turn_after_doubt(),
+                State::Uncertain => self.turn_after_uncertainty(),
                 _ => self.rest(now),
             }
         }

@@ -6,7 +6,7 @@ const GAP_MS: u32 = 200;
 pub const OVERLAP_GAP_MS: u32 = 450;
 /// Speech that ends a pause, ms. A click is shorter.
 const BURST_MS: u32 = 60;
-/// Speech between gaps that is none of the caller's over the agent, ms: what is left of echo is as short.
+/// Speech between gaps that is none of the caller's over the agent, ms: residual echo is as short.
 const BLIP_MS: u32 = 200;
 
 /// The caller's current turn.
@@ -30,14 +30,14 @@ pub struct Caller {
     /// Answers that are awaited of the recogniser.
     marks: usize,
     /// True once the client knows that the caller speaks.
-    pub told: bool,
+    pub reported: bool,
     /// True if the turn began while the agent spoke, or right after it.
     pub overlaps: bool,
-    /// True if a word of what the caller says over the agent may be one that stops it. Recognition may change its mind.
+    /// True if a word of what the caller says over the agent may be one that stops it. Recognition may revise it.
     pub may_stop: bool,
     /// True if the words of this pause are asked for.
     pub asked: bool,
-    /// Text of the turn that was told last.
+    /// Text of the turn that was reported last.
     shown: String,
 }
 
@@ -161,7 +161,7 @@ impl Caller {
         text
     }
 
-    /// The words of the turn so far, if they have changed since they were told.
+    /// The words of the turn so far, if they have changed since they were reported.
     pub fn news(&mut self) -> Option<String> {
         let text = self.text();
         (text != self.shown).then(|| {

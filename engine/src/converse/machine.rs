@@ -36,7 +36,7 @@ pub struct Conversation {
     /// The turn that an unreleased reply answers.
     prepared: Option<Prepared>,
     pub(super) tools: Tools,
-    /// True if the mind has not been asked since a tool ended.
+    /// True if the language model has not been asked since a tool ended.
     pub(super) owed: bool,
     pub(super) history: Vec<Message>,
     /// Words of the caller while tools were called.
@@ -174,7 +174,7 @@ impl Conversation {
             self.awaited_until = None;
             match self.state {
                 State::Ending => self.finish(),
-                State::Doubt => self.leave_doubt(now),
+                State::Uncertain => self.leave_uncertainty(now),
                 _ => self.take_words(now),
             }
         }
@@ -196,13 +196,13 @@ impl Conversation {
                 self.close_reply(now, true);
                 self.begin_turn(now);
             }
-            State::Speaking if voiced >= SPEECH_MS => self.doubt(),
-            State::Holding if self.is_playing(now) && voiced >= SPEECH_MS => self.doubt(),
+            State::Speaking if voiced >= SPEECH_MS => self.become_uncertain(),
+            State::Holding if self.is_playing(now) && voiced >= SPEECH_MS => self.become_uncertain(),
             State::Holding if !self.is_playing(now) && voiced > GO_ON_MS => {
                 self.close_reply(now, true);
                 self.begin_turn(now);
             }
-            State::Doubt => self.judge(now),
+            State::Uncertain => self.judge(now),
             _ => {}
         }
     }
@@ -211,16 +211,16 @@ impl Conversation {
     fn words(&mut self, now: u64) {
         match self.state {
             State::Hearing | State::Pausing => self.tell_words(),
-            State::Doubt => self.judge(now),
+            State::Uncertain => self.judge(now),
             _ => {}
         }
     }
 
     fn tell_words(&mut self) {
-        if !self.caller.told && self.straddles && !self.turn_text().is_empty() {
+        if !self.caller.reported && self.straddles && !self.turn_text().is_empty() {
             self.tell_speech();
         }
-        if self.caller.told
+        if self.caller.reported
             && let Some(text) = self.caller.news()
         {
             self.actions.push(Action::UserPartial(text));
@@ -228,7 +228,7 @@ impl Conversation {
     }
 
     fn tell_speech(&mut self) {
-        if !std::mem::replace(&mut self.caller.told, true) {
+        if !std::mem::replace(&mut self.caller.reported, true) {
             self.actions.push(Action::SpeechStarted);
         }
     }
@@ -309,7 +309,7 @@ impl Conversation {
         if !self.caller.asked {
             self.ask_for_words();
         }
-        if std::mem::take(&mut self.caller.told) {
+        if std::mem::take(&mut self.caller.reported) {
             self.actions.push(Action::SpeechStopped);
         }
         self.caller.forget_speech();
@@ -329,7 +329,7 @@ impl Conversation {
         match self.state {
             State::Pausing if self.caller.asked => self.prepare(now),
             State::Thinking if self.awaited_until.is_some() => self.take_words(now),
-            State::Doubt if self.caller.asked => self.leave_doubt(now),
+            State::Uncertain if self.caller.asked => self.leave_uncertainty(now),
             State::Ending => self.finish(),
             _ => {}
         }
@@ -351,7 +351,7 @@ impl Conversation {
         text
     }
 
-    /// Lets the mind begin before the turn is over.
+    /// Lets the language model begin before the turn is over.
     fn prepare(&mut self, now: u64) {
         let text = self.turn_text();
         let may_answer = self.rules.answers && self.reply.is_none() && !self.tools.is_waiting();
@@ -426,14 +426,14 @@ impl Conversation {
         }
         self.close_reply(now, true);
         match self.state {
-            State::Doubt => self.turn_after_doubt(),
+            State::Uncertain => self.turn_after_uncertainty(),
             _ => self.rest(now),
         }
     }
 
     /// Drops the caller's turn.
     fn clear_turn(&mut self, now: u64) {
-        let is_open = matches!(self.state, State::Hearing | State::Pausing | State::Doubt);
+        let is_open = matches!(self.state, State::Hearing | State::Pausing | State::Uncertain);
         if !is_open && self.awaited_until.is_none() {
             return;
         }
@@ -441,12 +441,12 @@ impl Conversation {
         self.awaited_until = None;
         self.caller.take_turn();
         self.caller.forget_speech();
-        (self.caller.told, self.straddles) = (false, false);
+        (self.caller.reported, self.straddles) = (false, false);
         self.rest(now);
     }
 
-    fn doubt(&mut self) {
-        self.state = State::Doubt;
+    fn become_uncertain(&mut self) {
+        self.state = State::Uncertain;
         self.caller.asked = false;
     }
 
@@ -474,7 +474,7 @@ impl Conversation {
     }
 
     /// It was no interruption, unless the last words say so.
-    fn leave_doubt(&mut self, now: u64) {
+    fn leave_uncertainty(&mut self, now: u64) {
         self.awaited_until = None;
         let said = self.said();
         // An echo that is heard as the word ("wheat" as "wait") is shorter.
@@ -500,8 +500,8 @@ impl Conversation {
         self.caller.overlaps = true;
     }
 
-    /// The reply has ended while it was in doubt.
-    pub(super) fn turn_after_doubt(&mut self) {
+    /// The reply has ended while the overlap was uncertain.
+    pub(super) fn turn_after_uncertainty(&mut self) {
         self.awaited_until = None;
         self.state = State::Hearing;
         self.straddles = true;
@@ -511,7 +511,7 @@ impl Conversation {
 
     fn end(&mut self, now: u64) {
         let hears = matches!(self.state, State::Hearing | State::Pausing) || self.awaited_until.is_some();
-        let awaits = hears && self.state != State::Doubt;
+        let awaits = hears && self.state != State::Uncertain;
         self.drop_prepared();
         self.close_reply(now, true);
         self.state = State::Ending;
@@ -530,7 +530,7 @@ impl Conversation {
     }
 
     fn finish(&mut self) {
-        if std::mem::take(&mut self.caller.told) {
+        if std::mem::take(&mut self.caller.reported) {
             self.actions.push(Action::SpeechStopped);
         }
         let text = self.turn_text();

@@ -11,7 +11,7 @@ const STATES: [State; 8] = [
     State::Pausing,
     State::Thinking,
     State::Speaking,
-    State::Doubt,
+    State::Uncertain,
     State::Holding,
     State::Ending,
 ];
@@ -35,7 +35,7 @@ const ROWS: &[(&str, &str)] = &[
     ("text of the thought", "Li He Pa Th Sp Do Ho En"),
     ("end of the thought", "Li He Pa Li Sp Do Ho En"),
     ("a call", "Li He Pa Ho Sp Do Ho En"),
-    ("mind fails", "Li He Pa Th Sp Do Ho En"),
+    ("model fails", "Li He Pa Th Sp Do Ho En"),
     ("frame of the speech", "Li He Pa Th Sp Do Ho En"),
     ("said", "Li He Pa Th Sp Do Ho En"),
     ("voice fails", "Li He Pa Th Th He Ho En"),
@@ -46,13 +46,13 @@ const ROWS: &[(&str, &str)] = &[
 ];
 
 fn apply(scene: &mut Scene, event: &str) {
-    let last = |scene: &Scene, mind: bool| {
+    let last = |scene: &Scene, llm: bool| {
         scene
             .done
             .iter()
             .filter_map(|action| match action {
-                Action::Think { thought, .. } if mind => Some(*thought),
-                Action::Say { speech, .. } if !mind => Some(*speech),
+                Action::Think { thought, .. } if llm => Some(*thought),
+                Action::Say { speech, .. } if !llm => Some(*speech),
                 _ => None,
             })
             .next_back()
@@ -89,9 +89,9 @@ fn apply(scene: &mut Scene, event: &str) {
             let call = ToolCall { id: "b".into(), name: "weather".into(), arguments: "{}".into() };
             scene.happens(Event::Thought { thought, calls: vec![call] });
         }
-        "mind fails" => {
+        "model fails" => {
             let thought = last(scene, true);
-            scene.happens(Event::MindFailed { thought, failure: failure() });
+            scene.happens(Event::LlmFailed { thought, failure: failure() });
         }
         "frame of the speech" => {
             let speech = last(scene, false);
@@ -263,8 +263,8 @@ fn a_word_that_stops_needs_enough_speech() {
     for (heard, speech_ms, state) in [
         ("wait", 256, State::Hearing),
         ("no", 256, State::Hearing),
-        ("stop", 224, State::Doubt),
-        ("when", 256, State::Doubt),
+        ("stop", 224, State::Uncertain),
+        ("when", 256, State::Uncertain),
     ] {
         let mut scene = Scene::in_state(State::Speaking);
         scene.waits(900);
@@ -276,13 +276,13 @@ fn a_word_that_stops_needs_enough_speech() {
 
 #[test]
 fn a_word_that_was_stop_for_a_moment_stops_once_there_is_enough_speech() {
-    for (pause_ms, state) in [(64, State::Hearing), (512, State::Doubt)] {
+    for (pause_ms, state) in [(64, State::Hearing), (512, State::Uncertain)] {
         let mut scene = Scene::in_state(State::Speaking);
         scene.waits(900);
         scene.hears(true, 224);
         scene.happens(Event::Partial("wait".into()));
         scene.happens(Event::Partial("when each".into()));
-        assert_eq!(scene.state(), State::Doubt);
+        assert_eq!(scene.state(), State::Uncertain);
         scene.hears(false, pause_ms);
         scene.hears(true, 96);
         assert_eq!(scene.state(), state, "after {pause_ms} ms");
@@ -341,7 +341,7 @@ fn an_interruption_stops_the_reply_and_keeps_what_was_played() {
     scene.waits(900);
     scene.hears(true, 320);
     scene.happens(Event::Partial("sorry i meant".into()));
-    assert_eq!(scene.state(), State::Doubt, "not half a second yet");
+    assert_eq!(scene.state(), State::Uncertain, "not half a second yet");
     scene.hears(true, 256);
     assert_eq!(scene.state(), State::Hearing);
     let (text, interrupted) = scene.agent_texts()[0];
@@ -495,8 +495,8 @@ fn a_tool_that_never_answers_is_given_up_after_a_filler() {
     assert_eq!((scene.state(), scene.thought()), (State::Holding, before));
     scene.waits(1_500);
     assert_ne!(scene.thought(), before);
-    let told = scene.conversation.history().last().unwrap().content.clone();
-    assert!(told.contains("failed"), "{told}");
+    let message = scene.conversation.history().last().unwrap().content.clone();
+    assert!(message.contains("failed"), "{message}");
     scene.answers("It does not answer.");
     scene.waits(3_000);
     scene.result("a", "\"late\"");
@@ -561,7 +561,7 @@ fn failures_are_told_with_an_apology_and_the_session_lives() {
     let failure = || Failure { code: "x", message: "x".into(), apology: "Sorry.".into() };
     let mut scene = Scene::in_state(State::Thinking);
     let thought = scene.thought();
-    scene.happens(Event::MindFailed { thought, failure: failure() });
+    scene.happens(Event::LlmFailed { thought, failure: failure() });
     scene.speaks("Sorry.");
     scene.waits(1_000);
     assert_eq!((scene.agent_texts(), scene.state()), (vec![("Sorry.", false)], State::Listening));
@@ -629,7 +629,7 @@ fn a_driver_can_ask_for_every_reply() {
 
 #[test]
 fn a_driver_can_stop_a_reply_whether_it_speaks_or_not() {
-    for state in [State::Thinking, State::Speaking, State::Doubt] {
+    for state in [State::Thinking, State::Speaking, State::Uncertain] {
         let mut scene = Scene::in_state(state);
         let started = scene.count(|action| matches!(action, Action::ReplyStarted { .. }));
         let actions = scene.happens(Event::Cancel);
@@ -637,7 +637,7 @@ fn a_driver_can_stop_a_reply_whether_it_speaks_or_not() {
         assert_eq!(actions.iter().filter(|action| closed(action)).count(), 1, "{state:?}: {actions:?}");
         let done = scene.count(|action| matches!(action, Action::ReplyDone { interrupted: true, .. }));
         assert_eq!(done, started, "{state:?}");
-        let expected = if state == State::Doubt { State::Hearing } else { State::Listening };
+        let expected = if state == State::Uncertain { State::Hearing } else { State::Listening };
         assert_eq!(scene.state(), expected);
         assert!(scene.happens(Event::Cancel).is_empty(), "{state:?}: it is stopped once");
     }

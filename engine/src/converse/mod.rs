@@ -1,10 +1,10 @@
 //! A spoken conversation between a caller and an agent: who speaks, when a turn is over, interruptions, tools.
 //!
 //! [`Conversation`] is a state machine without a clock, threads or sockets: it takes [`Event`]s with the time at which they happen and
-//! returns [`Action`]s. Its driver runs recognition, a language model (the mind) and speech synthesis (the voice), and calls it again at
+//! returns [`Action`]s. Its driver runs recognition, a language model and speech synthesis (the voice), and calls it again at
 //! [`Conversation::deadline`]. The caller's silence is counted in audio, what the agent does in the driver's time.
 //!
-//! - `machine`: the states and what each event does in them; `answer` is its part for the mind, voice and tools.
+//! - `machine`: the states and what each event does in them; `answer` is its part for the language model, voice and tools.
 //! - `caller`: speech and silence of the caller, and the words of the current turn.
 //! - `reply`: what the agent says: pieces of speech, pacing, and what of it was played.
 //! - `tools`: calls that wait for their results.
@@ -40,12 +40,12 @@ pub enum State {
     Hearing,
     /// The caller is silent for a moment, and may go on.
     Pausing,
-    /// The mind prepares a reply.
+    /// The language model prepares a reply.
     Thinking,
     /// The agent speaks.
     Speaking,
     /// Both speak, and it is not clear whether the caller interrupts. The voice goes on.
-    Doubt,
+    Uncertain,
     /// Results of tools are missing.
     Holding,
     /// The session ends: last words are awaited.
@@ -107,7 +107,7 @@ pub enum Role {
     Tool,
 }
 
-/// A message of the history that the mind is asked with.
+/// A message of the history that the language model is asked with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Its sender.
@@ -126,7 +126,7 @@ impl Message {
     }
 }
 
-/// A failure that the client is told.
+/// A failure that the client gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// A word for programs.
@@ -185,8 +185,8 @@ pub enum Event {
         /// Calls of tools.
         calls: Vec<ToolCall>,
     },
-    /// The mind failed.
-    MindFailed {
+    /// The language model failed.
+    LlmFailed {
         /// The thought.
         thought: u64,
         /// The failure.
@@ -252,7 +252,7 @@ pub enum Action {
         /// Audio before now that is of the turn, ms.
         turn_ms: u64,
     },
-    /// Ask the mind to go on with [`Conversation::history`].
+    /// Ask the language model to go on with [`Conversation::history`].
     Think {
         /// The id of the thought.
         thought: u64,
@@ -337,7 +337,7 @@ pub struct TurnTimes {
     pub turn_over: u64,
     /// The words were final.
     pub words: u64,
-    /// The first text of the mind.
+    /// The first text of the language model.
     pub first_text: u64,
     /// The first frame of the voice.
     pub first_frame: u64,

@@ -57,7 +57,7 @@ pub struct Speech {
     pub quiet_ms: u32,
 }
 
-/// Heard words, told apart.
+/// Kinds of recognised words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
     /// Words that are not the agent's.
@@ -105,7 +105,7 @@ impl Overlap {
             _ if self.is_backchannel(language) => LISTENER_MS,
             _ => FEW_WORDS_MS,
         };
-        // A gap before a single word may divide it from what is left of an echo.
+        // A gap before a single word may divide it from residual echo.
         let spoken = if fresh_words < 2 { speech.unbroken_ms } else { speech.ms };
         spoken >= least
     }

@@ -50,7 +50,7 @@ impl Seen {
                     self.question = question;
                 }
                 Action::Call(call) => {
-                    assert!(!self.calls.contains(&call.id), "a call is told once");
+                    assert!(!self.calls.contains(&call.id), "a call is announced once");
                     self.calls.push(call.id);
                 }
                 Action::ReplyStarted { reply } => {
@@ -111,7 +111,7 @@ fn event(random: &mut Random, seen: &mut Seen, next_call: &mut u32) -> Event {
         32 => {
             let thought = nth(random, thoughts);
             seen.thoughts.remove(&thought);
-            Event::MindFailed { thought, failure: failure() }
+            Event::LlmFailed { thought, failure: failure() }
         }
         33 | 34 => Event::Frame { speech: nth(random, speeches), frame: frame() },
         35 => {
@@ -184,17 +184,17 @@ fn no_order_of_events_deadlocks_breaks_a_reply_or_loses_a_call() {
             assert!(conversation.deadline(now).is_none_or(|at| at >= now), "a deadline that has passed");
         }
         settle(&mut conversation, &mut seen, &mut now);
-        // Every call that was told has one end, after it, and the mind sees no call without one.
+        // Every announced call has one end, after it, and the language model sees no call without one.
         let history = conversation.history();
         for id in &seen.calls {
             let ends = history.iter().filter(|message| message.call_id.as_ref() == Some(id)).count();
             assert_eq!(ends, 1, "seed {seed}: {id}");
-            let told = history.iter().position(|message| message.calls.iter().any(|call| call.id == *id));
+            let asked = history.iter().position(|message| message.calls.iter().any(|call| call.id == *id));
             let ended = history.iter().position(|message| message.call_id.as_ref() == Some(id));
-            assert!(told.is_some() && told < ended, "seed {seed}: {id}");
+            assert!(asked.is_some() && asked < ended, "seed {seed}: {id}");
         }
-        let told: usize = history.iter().map(|message| message.calls.len()).sum();
-        assert_eq!(told, seen.calls.len(), "seed {seed}");
+        let asked: usize = history.iter().map(|message| message.calls.len()).sum();
+        assert_eq!(asked, seen.calls.len(), "seed {seed}");
         // The next turn is answered.
         let before = seen.thoughts.len();
         for _ in 0..20 {

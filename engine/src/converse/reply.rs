@@ -92,7 +92,7 @@ impl Speech {
         self.up_to_word(count)
     }
 
-    /// The text that was sent; all of it where the voice has told no word yet.
+    /// The text that was sent; all of it where the voice has reported no word yet.
     fn sent_text(&self) -> &str {
         match self.begin {
             None => "",
@@ -131,7 +131,7 @@ pub struct Reply {
     pub started: bool,
     /// The thought that writes it.
     pub thought: Option<u64>,
-    /// Rounds of the mind.
+    /// Rounds of the language model.
     pub rounds: u32,
     /// True for an apology: its failure is not apologised for.
     pub is_apology: bool,

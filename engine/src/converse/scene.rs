@@ -60,7 +60,7 @@ impl Scene {
             Action::Think { thought, .. } => Some(*thought),
             _ => None,
         });
-        ids.next_back().expect("the mind was asked")
+        ids.next_back().expect("the language model was asked")
     }
 
     /// The id of the last speech.
@@ -72,7 +72,7 @@ impl Scene {
         ids.next_back().expect("something is to be said")
     }
 
-    /// The mind's answer, and the voice that says it, 400 ms a word.
+    /// The language model's answer, and the voice that says it, 400 ms a word.
     pub fn answers(&mut self, text: &str) {
         let thought = self.thought();
         self.happens(Event::Text { thought, text: text.into() });
@@ -151,7 +151,7 @@ impl Scene {
                 scene.says("Tell me a story.");
                 scene.answers("Once upon a time there was a small house.");
             }
-            State::Doubt => {
+            State::Uncertain => {
                 scene.says("Tell me a story.");
                 scene.answers("Once upon a time there was a small house.");
                 scene.hears(true, 320);

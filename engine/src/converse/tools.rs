@@ -4,7 +4,7 @@ use super::ToolCall;
 
 /// Longest wait for a result, ms.
 pub const TOOL_TIMEOUT_MS: u64 = 30_000;
-/// The largest result that the mind is told, bytes.
+/// The largest result that the language model gets, bytes.
 pub const MAX_RESULT_BYTES: usize = 64 << 10;
 
 /// The calls of a conversation that have no result yet, and those whose results are too late.
@@ -22,7 +22,7 @@ struct Pending {
     filled: bool,
 }
 
-/// A result, as the mind is told it.
+/// A result, as the language model gets it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Of a call that was awaited.
@@ -58,18 +58,18 @@ impl Tools {
     pub fn answer(&mut self, id: &str, result: &str) -> Answer {
         if let Some(at) = self.pending.iter().position(|pending| pending.call.id == id) {
             let call = self.pending.remove(at).call;
-            let told = told(&call, result);
-            return Answer::Awaited(call, told);
+            let result = for_model(&call, result);
+            return Answer::Awaited(call, result);
         }
         if let Some(at) = self.late.iter().position(|call| call.id == id) {
             let call = self.late.remove(at);
-            let told = told(&call, result);
-            return Answer::Late(call, told);
+            let result = for_model(&call, result);
+            return Answer::Late(call, result);
         }
         Answer::Unknown
     }
 
-    /// Gives up the calls whose time is over; returns them with what the mind is told.
+    /// Gives up the calls whose time is over; returns them with what the language model gets.
     pub fn expire(&mut self, now: u64) -> Vec<(ToolCall, String)> {
         let (over, pending) =
             std::mem::take(&mut self.pending).into_iter().partition(|pending| pending.deadline <= now);
@@ -77,8 +77,8 @@ impl Tools {
         let over: Vec<Pending> = over;
         let given_up = over.into_iter().map(|Pending { call, .. }| {
             self.late.push(call.clone());
-            let told = format!("The tool {} failed: it gave no result within {} s.", call.name, TOOL_TIMEOUT_MS / 1000);
-            (call, told)
+            let failure = format!("The tool {} failed: it gave no result within {} s.", call.name, TOOL_TIMEOUT_MS / 1000);
+            (call, failure)
         });
         given_up.collect()
     }
@@ -89,8 +89,8 @@ impl Tools {
     }
 }
 
-/// A result as the mind is told it: in one sentence where it cannot be used.
-fn told(call: &ToolCall, result: &str) -> String {
+/// A result as the language model gets it: in one sentence where it cannot be used.
+fn for_model(call: &ToolCall, result: &str) -> String {
     if result.len() > MAX_RESULT_BYTES {
         return format!("The tool {} failed: its result has more than {} KiB.", call.name, MAX_RESULT_BYTES >> 10);
     }
@@ -126,9 +126,9 @@ mod tests {
 
     #[test]
     fn results_that_cannot_be_used_are_told_in_a_sentence() {
-        assert_eq!(told(&call("a"), "sunny"), "The tool weather failed: its result is no JSON.");
+        assert_eq!(for_model(&call("a"), "sunny"), "The tool weather failed: its result is no JSON.");
         let large = format!("\"{}\"", "x".repeat(MAX_RESULT_BYTES));
-        assert_eq!(told(&call("a"), &large), "The tool weather failed: its result has more than 64 KiB.");
-        assert_eq!(told(&call("a"), "[1]"), "[1]");
+        assert_eq!(for_model(&call("a"), &large), "The tool weather failed: its result has more than 64 KiB.");
+        assert_eq!(for_model(&call("a"), "[1]"), "[1]");
     }
 }

@@ -1,6 +1,6 @@
 //! Which step runs next, and how large it may be.
 //!
-//! Live work goes first, the step that is due soonest before others. Recordings share what is left: each is charged for the time
+//! Live work goes first, the step that is due soonest before others. Recordings share the rest: each is charged for the time
 //! of the steps that compute its rows, and the one that has had the least is next. A recording that comes, or comes back from
 //! waiting for its input, begins with what the least served one has had, so that it neither waits for the others nor holds them
 //! up. Live work that never leaves room owes the recordings a small part of the time, and pays whenever that suffices for a step.

@@ -369,7 +369,7 @@ impl<E: BatchExecutor> Stream<E> {
     pub fn push(&self, input: E::Input) -> std::result::Result<(), E::Input> {
         let queue = &self.shared.queues[self.handle.priority as usize];
         if let Err(refused) = queue.push((self.handle, input)) {
-            // Tried again after it is told: the worker that makes room later than this sees it, and says so.
+            // Tried again after the wait is registered: the worker that makes room later than this sees it, and says so.
             self.shared.refused.store(true, Ordering::SeqCst);
             queue.push(refused).map_err(|(_, input)| input)?;
         }

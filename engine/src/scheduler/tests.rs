@@ -255,9 +255,9 @@ fn a_step_that_panics_or_fails_costs_only_its_batch() {
     for (feed, stream) in [(Feed::Panic, &a), (Feed::Number(1), &b)] {
         push(stream, feed);
     }
-    let told = all(a_out);
-    assert_eq!(told.len(), 2);
-    assert!(matches!(&told[1], Err(Error::Internal { .. })), "{told:?}");
+    let answers = all(a_out);
+    assert_eq!(answers.len(), 2);
+    assert!(matches!(&answers[1], Err(Error::Internal { .. })), "{answers:?}");
     push(&also_a, Feed::Fail);
     assert!(matches!(all(also_a_out).last(), Some(Err(Error::Canceled | Error::Internal { .. }))));
     b.finish(None);
@@ -276,7 +276,7 @@ fn a_panic_outside_a_step_costs_only_its_stream() {
     let (mut whole, outputs) = scheduler.open("a", Priority::Live).unwrap();
     for round in 0..20 {
         for feed in [Feed::PanicIn("push"), Feed::PanicIn("next_step")] {
-            let (mut stream, told) = loop {
+            let (mut stream, answers) = loop {
                 match scheduler.open("b", Priority::Live) {
                     Ok(opened) => break opened,
                     Err(_) => std::thread::yield_now(),
@@ -287,8 +287,8 @@ fn a_panic_outside_a_step_costs_only_its_stream() {
             } else {
                 stream.finish(Some(feed));
             }
-            let told = all(told);
-            assert!(matches!(told.as_slice(), [Err(Error::Internal { .. })]), "{told:?}");
+            let answers = all(answers);
+            assert!(matches!(answers.as_slice(), [Err(Error::Internal { .. })]), "{answers:?}");
         }
         push(&whole, Feed::Number(1));
     }
@@ -371,7 +371,7 @@ fn a_full_queue_turns_no_stream_away() {
     assert!(all(greedy_out).len() >= QUEUE_CAPACITY);
 }
 
-/// A stream that was finished is worked on while somebody can be told, and no longer.
+/// A stream that was finished is worked on while a receiver exists, and no longer.
 #[test]
 fn what_nobody_can_be_told_is_not_computed() {
     let (scheduler, seen, go) = gated(1);
@@ -409,7 +409,7 @@ fn what_was_submitted_is_done_before_it_stops() {
     drop(scheduler);
     for (stream, outputs) in streams {
         let mut outputs = all(outputs);
-        // Its input had no end: that is told apart from a stream that is complete.
+        // Its input had no end: that differs from a stream that is complete.
         assert!(matches!(outputs.pop(), Some(Err(Error::Canceled))));
         assert_eq!(sums(outputs).last(), Some(&100));
         drop(stream);
@@ -423,8 +423,8 @@ fn a_panic_anywhere_is_an_internal_error_and_never_looks_like_the_end() {
         let scheduler = Scheduler::start(each(1), Adder::default).unwrap();
         let (mut stream, outputs) = scheduler.open("a", Priority::Offline).unwrap();
         stream.finish(Some(if method == "step" { Feed::Panic } else { Feed::PanicIn(method) }));
-        let told = all(outputs);
-        assert!(matches!(told.as_slice(), [Err(Error::Internal { .. })]), "{method}: {told:?}");
+        let answers = all(outputs);
+        assert!(matches!(answers.as_slice(), [Err(Error::Internal { .. })]), "{method}: {answers:?}");
         drop(stream);
         let (mut next, outputs) = loop {
             match scheduler.open("a", Priority::Offline) {
@@ -464,8 +464,8 @@ fn streams_of_a_worker_that_died_fail_and_do_not_wait() {
     for _ in 0..4 {
         let (mut stream, outputs) = scheduler.open("a", Priority::Offline).unwrap();
         stream.finish(Some(Feed::Number(1)));
-        let told = all(outputs);
-        assert!(matches!(told.as_slice(), [Err(Error::Internal { .. })]), "{told:?}");
+        let answers = all(outputs);
+        assert!(matches!(answers.as_slice(), [Err(Error::Internal { .. })]), "{answers:?}");
     }
 }
 

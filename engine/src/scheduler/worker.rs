@@ -11,7 +11,7 @@ use super::results::Message;
 use super::{BatchExecutor, Opening, Outputs, Priority, Shared, SlotHandle};
 use crate::error::Error;
 
-/// Seconds that a row is taken to cost before the first step has told.
+/// Seconds that a row is taken to cost before the first step is measured.
 const UNKNOWN_COST: f64 = 0.01;
 
 pub(super) struct Worker<E: BatchExecutor> {
@@ -289,7 +289,7 @@ impl<E: BatchExecutor> Worker<E> {
     fn step(&mut self) -> bool {
         let found = catch_unwind(AssertUnwindSafe(|| self.candidates()));
         let Ok(mut candidates) = found else {
-            // No stream can be told apart from the others here.
+            // The streams of a step cannot be distinguished here.
             self.fail_all(&self.open.clone(), &Error::internal("the executor cannot tell what its steps compute"));
             return true;
         };

@@ -15,7 +15,7 @@ use crate::vad::shared::SharedVad;
 const FRAME: usize = SAMPLE_RATE as usize / 100;
 /// Speech without a pause is cut after so many frames, so that what is kept of it stays small.
 const LONGEST: usize = 3000;
-/// Frames before detected speech that are kept, because its start is told late.
+/// Frames before detected speech that are kept, because its start is detected late.
 const KEPT: usize = 300;
 /// A chunk is speech where there is no detector if its root mean square is above this: -65 dB of full scale.
 const SILENCE_RMS: f32 = 5.6e-4;

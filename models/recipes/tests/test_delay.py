@@ -1,4 +1,4 @@
-"""How late words are told."""
+"""How late words are emitted."""
 
 from recipes.delay import Timed, aligned_words, differences
 from recipes.voice.symbols import ID, Lexicon

@@ -1,4 +1,4 @@
-"""Where somebody speaks in a clean recording, told by its level.
+"""Where somebody speaks in a clean recording, by its level.
 
 A frame of 10 ms is speech when it is well above the recording's quiet frames and not far below its loud ones. Short gaps
 belong to the speech around them, short bursts to the pause. Frames near a threshold are uncertain: they train little.

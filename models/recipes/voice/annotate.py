@@ -68,7 +68,7 @@ def middles_of_phones(clips: Clips, chosen: list[Clip], words: list[list[list[st
     if not sample:
         return [None] * len(chosen)
     late = lateness(*(list(column) for column in zip(*sample, strict=True)))
-    print(f"phones are told {late * 10} ms late", flush=True)
+    print(f"phones are labelled {late * 10} ms late", flush=True)
     return [None if begins is None else np.maximum(begins - late, 0) * 10 / FRAME_MS for _, _, begins in heard]
 
 

@@ -106,7 +106,7 @@ pub async fn create(state: Arc<SpeakersState>, request: RequestContext) -> Resul
         upload_filename(&state.store, &account, id).await?;
     }
     let engine = state.engine.as_ref().ok_or_else(|| {
-        let message = "This process hears no audio; ask one of role `all`.";
+        let message = "This process reads no audio; ask one of role `all`.";
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "model_unavailable", message)
     })?;
     let model = model(&state).await?;

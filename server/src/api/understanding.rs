@@ -114,7 +114,7 @@ struct Writing {
 }
 
 impl Writing {
-    /// The next events: a piece of the answer, or at last what is left of it with the whole result.
+    /// The next events: a piece of the answer, or at last the rest of it with the whole result.
     async fn next(&mut self) -> Result<String> {
         let Some(answer) = &mut self.answer else { return Ok(String::new()) };
         let delta = |piece: String| event(&json!({ "delta": piece }));

@@ -26,7 +26,7 @@ use crate::store::{AccountCredit, ListedNode, ServiceState, SignIn};
 /// Accounts of the page. `auricle accounts` does the same for others.
 const MAX_ACCOUNTS: i64 = 50;
 
-/// A process that has not told of itself for this time may be dead.
+/// A process that has not reported for this time may be dead.
 const SILENT_MS: i64 = 35_000;
 
 /// The process's state for the operator's page.
@@ -112,7 +112,7 @@ struct ShownNode {
     sessions: i64,
     started: Time,
     seen: Time,
-    /// It told of itself of late.
+    /// It reported of late.
     is_alive: bool,
     /// The process that shows the page.
     is_this: bool,
@@ -195,13 +195,13 @@ pub async fn progress(state: Arc<DashboardState>, request: RequestContext) -> Re
     Ok(private(json(&node_pulls(&state, &nodes, clock::now_ms()))))
 }
 
-/// The last pull of each process. Of this process it is the state now, of others the one that they have told.
+/// The last pull of each process. Of this process it is the state now, of others the one that they have stored.
 fn node_pulls(state: &DashboardState, nodes: &[ListedNode], now: i64) -> Vec<NodePull> {
     let this = &state.operation.node;
     let pull = |listed: &ListedNode| {
         let node = &listed.node;
-        let told = || serde_json::from_str::<PullState>(listed.pull.as_deref()?).ok();
-        let mut state = if node.id == *this { state.operation.pulls.state() } else { told() }?;
+        let stored = || serde_json::from_str::<PullState>(listed.pull.as_deref()?).ok();
+        let mut state = if node.id == *this { state.operation.pulls.state() } else { stored() }?;
         if state.is_running && !is_alive(listed, now) {
             (state.is_running, state.has_failed) = (false, true);
             EN.pull_lost.clone_into(&mut state.text);

@@ -11,7 +11,7 @@ use crate::checkpoints::{PullError, PullTarget, Pulled, Source, Step, decimal_by
 use crate::ids::NodeId;
 use crate::store::Store;
 
-/// Interval at which the other processes are told of the progress.
+/// Interval at which the progress is stored for the other processes.
 const TELL: Duration = Duration::from_secs(1);
 
 /// The pulls of this process.
@@ -29,7 +29,7 @@ pub struct PullState {
     pub repository: String,
     pub is_running: bool,
     pub has_failed: bool,
-    /// None as long as the hub has not told the size.
+    /// None as long as the hub has not sent the size.
     pub percent: Option<u64>,
     /// Its progress or its outcome, in words.
     pub text: String,

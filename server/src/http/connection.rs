@@ -127,7 +127,7 @@ where
     builder.serve_connection_with_upgrades(TokioIo::new(Guarded::new(socket)), service).into_owned()
 }
 
-/// Answers a request, and settles what is left of its body.
+/// Answers a request, and settles the rest of its body.
 async fn answer<H: RequestHandler>(
     handler: H,
     peer: SocketAddr,

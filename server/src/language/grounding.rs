@@ -166,7 +166,7 @@ pub fn room(model: &dyn LanguageModel, messages: &[Message], max_tokens: Option<
 }
 
 /// Puts a transcript before a conversation: whole if it fits, else the paragraphs that bear most on the last message of the user,
-/// and the model is told so.
+/// and the prompt says so.
 ///
 /// # Errors
 /// [`LanguageError::ContextLength`] if the conversation leaves no room.

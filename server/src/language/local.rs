@@ -101,7 +101,7 @@ impl Local {
             deadline: Instant::now() + LONGEST,
             _place: place,
         };
-        // Faults of the request are told before the answer begins.
+        // Faults of the request are reported before the answer begins.
         answer.begin().await?;
         Ok(stream::unfold(answer, |mut answer| async move { answer.next().await.map(|piece| (piece, answer)) }).boxed())
     }

@@ -63,7 +63,7 @@ impl LiveState {
 /// The state of voice agents.
 pub struct AgentState {
     pub live: Arc<LiveState>,
-    /// Minds.
+    /// Language models.
     pub models: LanguageModels,
 }
 

@@ -6,7 +6,7 @@ use super::{Result, Store};
 use crate::clock;
 use crate::ids::NodeId;
 
-/// A process that has not told of itself for this time is forgotten.
+/// A process that has not reported for this time is forgotten.
 const FORGOTTEN_MS: i64 = 24 * 3_600_000;
 
 /// A process of the service.
@@ -23,7 +23,7 @@ pub struct Node {
     pub started_at: i64,
 }
 
-/// A process, when it last told of itself, and its live sessions.
+/// A process, when it last reported, and its live sessions.
 #[derive(Clone, Debug)]
 pub struct ListedNode {
     pub node: Node,

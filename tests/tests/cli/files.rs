@@ -331,9 +331,9 @@ fn a_cut_off_file_is_transcribed_with_a_warning() {
     let document = json(&run.stdout);
     let seconds = document["audio_duration_sec"].as_f64().unwrap();
     assert!((3.0..8.0).contains(&seconds), "{seconds}");
-    let told = document["warnings"].as_array().unwrap();
-    assert!(!told.is_empty());
-    for (line, warning) in messages(&run).iter().zip(told) {
+    let warnings = document["warnings"].as_array().unwrap();
+    assert!(!warnings.is_empty());
+    for (line, warning) in messages(&run).iter().zip(warnings) {
         assert_eq!(*line, format!("auricle: {}: warning: {}", cut.display(), warning.as_str().unwrap()));
     }
 }
@@ -397,7 +397,7 @@ fn models_list_names_the_checkpoint_of_each_model() {
     for word in ["svc-best", "prerecorded", "starter", "somebody/something"] {
         assert!(run.stdout.contains(word), "{word}: {}", run.stdout);
     }
-    // The catalog of the repository itself is found without being told.
+    // The catalog of the repository itself is found by itself.
     let run = auricle(["models", "list"]);
     assert!(run.stdout.contains("svc-realtime-pro"), "{}{}", run.stdout, run.stderr);
 }

@@ -160,7 +160,7 @@ fn guesses_are_limited_for_known_and_unknown_addresses_alike() {
 fn a_sign_in_has_a_cookie_of_its_own_and_ends() {
     let known = Visitor::signed_up(service());
     let cookie = |visitor: &Visitor| visitor.cookie("auricle_session").map(str::to_owned);
-    // A cookie from before is not taken for the sign-in.
+    // A cookie from before does not count as the sign-in.
     let mut visitor = Visitor::new(service());
     visitor.set_cookie("auricle_session", "chosen-by-somebody-else");
     let answer = visitor.sign_in(&known.email, PASSWORD);

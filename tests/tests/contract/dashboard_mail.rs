@@ -77,7 +77,7 @@ fn letters_bring_people_in(setup: Setup, server: &MailServer) {
     assert_eq!(visitor.get(&link).status, 404, "a link works once");
     assert!(visitor.get("/billing").text().contains("$10.00"));
 
-    // The page says the same for an address with an account; its owner is told.
+    // The page says the same for an address with an account; its owner gets a letter.
     let mut other = Visitor::new(&service);
     other.get("/signup");
     let again = other.post("/signup", &[("email", email)]);

@@ -142,7 +142,7 @@ fn a_pull_tells_its_progress_resumes_and_serves() {
     let page = operator.get("/operator").text().to_owned();
     assert!(page.contains("Published") && !page.contains("data-pull"), "{page}");
 
-    // A failure is told in the hub's words.
+    // A failure is shown in the hub's words.
     hub.behave(HubFaults { status: Some(404), ..HubFaults::default() });
     assert_eq!(operator.post("/operator", &[("model", "chat")]).status, 303);
     let state = ended(&mut operator);
@@ -225,7 +225,7 @@ fn every_process_tells_the_progress_of_a_pull_and_that_one_is_silent() {
     });
     assert_eq!(pulls(&mut there), json!([]));
     assert_eq!(operator.post("/operator", &[("model", "svc-fast"), ("size", "")]).status, 303);
-    let state = eventually("the progress, told by the other process", || {
+    let state = eventually("the progress of the other process", || {
         let state = pulls(&mut there)[0].clone();
         state["percent"].as_u64().is_some_and(|percent| percent > 45).then_some(state)
     });
@@ -233,7 +233,7 @@ fn every_process_tells_the_progress_of_a_pull_and_that_one_is_silent() {
     let page = there.get("/operator").text().to_owned();
     assert!(page.contains("data-pull=\"node_") && page.contains("somebody/something"), "{page}");
 
-    // The process dies, and has not told of itself for a minute.
+    // The process dies, and has not reported for a minute.
     puller.kill();
     assert_eq!(pulls(&mut there)[0]["is_running"], true, "nobody knows yet");
     clock.set("+60s");
@@ -249,9 +249,9 @@ fn every_process_tells_the_progress_of_a_pull_and_that_one_is_silent() {
     puller.start();
     hub.behave(HubFaults::default());
     assert_eq!(operator.post("/operator", &[("model", "svc-fast"), ("size", "")]).status, 303);
-    eventually("the end, told by the other process", || {
-        let told = pulls(&mut there);
-        let texts = told.as_array().unwrap().iter().map(|pull| pull["text"].as_str().unwrap().to_owned());
+    eventually("the end of the other process", || {
+        let pulls_there = pulls(&mut there);
+        let texts = pulls_there.as_array().unwrap().iter().map(|pull| pull["text"].as_str().unwrap().to_owned());
         texts.into_iter().any(|text| text.contains("now runs on it")).then_some(())
     });
 }

@@ -252,7 +252,7 @@ fn the_team_of_another_account_is_not_found() {
         let status = visitor.post(&format!("/team/invitations/{invitation}/withdraw"), &[]).status;
         assert!([403, 404].contains(&status), "{status}");
     }
-    // The owner stays, whoever asks.
+    // The owner stays for every one who asks.
     let own = member.get("/team");
     let owner_id = service().keys("list", ["--account", &owner.email]);
     assert_eq!(owner_id.status, Some(0));

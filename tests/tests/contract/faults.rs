@@ -426,13 +426,13 @@ fn set_back(clock: &Clock, service: &Service, after_death: impl Fn() -> Option<S
     receiver.answers("/hook", [Reply::Status(500), Reply::Status(200)]);
     let at_work = account.create(&json!({"audio_url": url}));
     receiver.wait("/a.wav", 1);
-    let told = account.create(&json!({
+    let notified = account.create(&json!({
         "upload_id": account.upload("b.wav", silence(1.0)), "webhook_url": receiver.url("/hook"),
     }));
     receiver.wait("/hook", 1);
     clock.set("-6h");
     receiver.wait("/hook", 2);
-    assert_done_once(&account, &told, 1.0);
+    assert_done_once(&account, &notified, 1.0);
     let url = receiver.answers("/c.wav", [Reply::audio(noise(1.5))]);
     assert_done_once(&account, &account.create(&json!({"audio_url": url})), 1.5);
     service.kill();

@@ -91,7 +91,7 @@ fn requests_without_a_key_use_up_no_accounts_limit() {
     }
     let limited = signed.put(silence(0.5));
     limited.error(429, "rate_limited");
-    assert_eq!(limited.header("access-control-allow-origin"), Some("*"), "a page is told why");
+    assert_eq!(limited.header("access-control-allow-origin"), Some("*"), "a page can read why");
     assert_eq!(account.get("/v2/models").status, 200);
 }
 

@@ -54,6 +54,7 @@ mod voice_agent;
 mod walkthrough;
 mod webhook_signatures;
 mod webhooks;
+mod wording;
 
 /// The PostgreSQL server that the tests share, each with a database of its own; none where the machine lacks PostgreSQL.
 fn postgres() -> Option<&'static Postgres> {

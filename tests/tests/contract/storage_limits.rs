@@ -1,4 +1,4 @@
-//! What an account may store, how long it stays, and what is left of it after its deletion.
+//! What an account may store, how long it stays, and what remains after its deletion.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

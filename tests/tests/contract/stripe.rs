@@ -127,11 +127,11 @@ fn usage_that_stripe_refuses_blocks_no_other_and_is_owed_after_the_subscription(
     notify(&service, now_s(), SECRET, &ended).ok();
     gate.open();
     account.finished(&held);
-    let told: Vec<String> =
+    let reports: Vec<String> =
         stripe.wait(METER, 4).iter().map(|report| field(&form(&report.body), "identifier")).collect();
     let bill = |transcript: &str| account.bills(transcript)[0]["id"].as_str().unwrap().to_owned();
-    let times = |transcript: &str| told.iter().filter(|id| **id == bill(transcript)).count();
-    assert_eq!((times(&first), times(&second), times(&held)), (2, 1, 1), "{told:?}");
+    let times = |transcript: &str| reports.iter().filter(|id| **id == bill(transcript)).count();
+    assert_eq!((times(&first), times(&second), times(&held)), (2, 1, 1), "{reports:?}");
 }
 
 /// Stripe refuses a repeated meter event whose first response was lost. It counts as reported.
@@ -152,9 +152,9 @@ fn usage_that_stripe_has_already_counts_as_reported() {
     // A second refusal would be retried two seconds later.
     std::thread::sleep(std::time::Duration::from_secs(4));
     account.finished(&account.create(&json!({"upload_id": account.upload("a.wav", silence(3.0))})));
-    let told = stripe.wait(METER, 3);
-    let told: Vec<String> = told.iter().map(|report| field(&form(&report.body), "identifier")).collect();
-    assert!(told.len() == 3 && told[0] == told[1] && told[1] != told[2], "{told:?}");
+    let reports = stripe.wait(METER, 3);
+    let reports: Vec<String> = reports.iter().map(|report| field(&form(&report.body), "identifier")).collect();
+    assert!(reports.len() == 3 && reports[0] == reports[1] && reports[1] != reports[2], "{reports:?}");
 }
 
 /// A checkout event that arrives after the end of its subscription does not start it.
@@ -265,7 +265,7 @@ fn work_that_is_done_again_is_reported_as_the_same_usage() {
     before.into_iter().for_each(|(bytes, file)| std::fs::write(file, bytes).unwrap());
     service.start();
     account.finished(&job);
-    let told = stripe.wait(METER, 2);
-    let told: Vec<String> = told.iter().map(|report| field(&form(&report.body), "identifier")).collect();
-    assert_eq!(told[0], told[1]);
+    let reports = stripe.wait(METER, 2);
+    let reports: Vec<String> = reports.iter().map(|report| field(&form(&report.body), "identifier")).collect();
+    assert_eq!(reports[0], reports[1]);
 }

@@ -157,8 +157,8 @@ fn a_put_up_to_the_limit_lands_and_one_byte_more_is_413() {
     assert_eq!(wire::status(&wire::exchange(&service.storage(), &chunked)), Some(413));
     account.complete(signed.id()).error(409, "upload_incomplete");
     // Refused at once, before the body is sent.
-    let told = wire::exchange(&service.storage(), &head(&signed, "Content-Length: 99999999999"));
-    assert_eq!(wire::status(&told), Some(413), "{told}");
+    let answer = wire::exchange(&service.storage(), &head(&signed, "Content-Length: 99999999999"));
+    assert_eq!(wire::status(&answer), Some(413), "{answer}");
     assert_eq!(signed.put(silence(1.0)).status, 200, "the same URL still works");
     assert_eq!(account.complete(signed.id()).ok()["size_bytes"], limit);
     let body = json!({"filename": "a.wav", "content_type": "audio/wav", "size_bytes": limit + 1});

@@ -77,9 +77,9 @@ async fn a_dropped_transcription_ends() {
     // Ten hours: far more than the test waits for.
     let endless =
         || AudioStream::from_pcm_s16le(std::io::Read::take(std::io::repeat(7), 2 * 16_000 * 36_000), 16_000, 1);
-    let (told, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    let (begun_sender, mut begun) = tokio::sync::mpsc::unbounded_channel();
     let first = engine.transcribe(endless().unwrap(), &greedy()).on_progress(move |_| {
-        let _ = told.send(());
+        let _ = begun_sender.send(());
     });
     let first = tokio::spawn(first);
     begun.recv().await.unwrap();
@@ -118,7 +118,7 @@ async fn events_of_a_session_are_a_stream() {
     assert!(words >= 10, "{events:?}");
 }
 
-/// Whoever waits to send more to a session that has ended is told at once, not never.
+/// A sender that waits on a session gets the error at once when the session ends.
 #[tokio::test]
 async fn waiting_for_a_session_without_a_reader_ends_with_it() {
     let (mut input, events) = engine().listen(&ListenOptions::default()).await.unwrap();

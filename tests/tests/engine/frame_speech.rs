@@ -28,7 +28,7 @@ fn frames_hold_80_ms_and_all_words_in_their_order() {
     let expected = "Good morning everyone It costs $5 to see the lake and the mill Is that too much No";
     assert_eq!(written.join(" "), expected);
     assert!(words.windows(2).all(|pair| pair[0].start_ms <= pair[1].start_ms), "{words:?}");
-    // A word is told in its frame, or with the last frame of a phrase that was shorter than its voice's pace.
+    // A word is reported in its frame, or with the last frame of a phrase that was shorter than its voice's pace.
     for (at, frame) in frames.iter().enumerate() {
         assert!(frame.words.iter().all(|word| word.start_ms <= 80 * (at as u64 + 1)), "{at}: {:?}", frame.words);
     }

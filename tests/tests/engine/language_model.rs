@@ -94,11 +94,11 @@ fn a_beam_of_one_without_a_language_model_is_greedy_search() {
         assert!(greedy.iter().any(|tokens| !tokens.is_empty()), "{name}");
         let beam = case.tokens(Search::Beam(Beam { width: 1, fusion: None }), 4);
         // Confidence comes from scores that were normalised first: equal but for rounding.
-        let told = |rows: &[Vec<Token>]| -> Vec<Vec<(u32, usize, usize, i32)>> {
+        let scores = |rows: &[Vec<Token>]| -> Vec<Vec<(u32, usize, usize, i32)>> {
             let token = |t: &Token| (t.id, t.frame, t.span, (t.confidence * 1e3).round() as i32);
             rows.iter().map(|row| row.iter().map(token).collect()).collect()
         };
-        assert_eq!(told(&beam), told(&greedy), "{name}");
+        assert_eq!(scores(&beam), scores(&greedy), "{name}");
     }
 }
 

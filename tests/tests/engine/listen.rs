@@ -162,21 +162,21 @@ fn wait_for_at_most(ms: u64, input: &mut LiveInput) {
 #[test]
 fn a_caller_that_waits_gets_all_events() {
     let (mut input, events) = engine().listen(&model("svc-realtime-pro")).unwrap();
-    let told = std::thread::spawn(move || all(events));
+    let collector = std::thread::spawn(move || all(events));
     for _ in 0..3 {
         input.push(spoken()).unwrap();
         input.push(&vec![0.0; 20 * SECOND]).unwrap();
         wait_for_at_most(1_000, &mut input);
     }
     input.finish().unwrap();
-    assert!(finals(&told.join().unwrap()).len() >= 3);
+    assert!(finals(&collector.join().unwrap()).len() >= 3);
 }
 
 /// Audio that did not fit into the queue enters it later without a further push.
 #[test]
 fn audio_of_a_full_queue_is_not_lost() {
     let (mut input, events) = engine().listen(&model("svc-realtime-pro")).unwrap();
-    let told = std::thread::spawn(move || all(events));
+    let collector = std::thread::spawn(move || all(events));
     // A long step, during which more messages arrive than the queue holds.
     input.push(&spoken().repeat(4)).unwrap();
     let before = input.waiting_ms();
@@ -192,8 +192,8 @@ fn audio_of_a_full_queue_is_not_lost() {
     input.push(spoken()).unwrap();
     wait_for_at_most(1_000, &mut input);
     input.finish().unwrap();
-    let told = finals(&told.join().unwrap());
-    assert!(told.len() >= 5, "{} turns", told.len());
+    let collector = finals(&collector.join().unwrap());
+    assert!(collector.len() >= 5, "{} turns", collector.len());
 }
 
 /// NaN samples count as silence, and later speech is transcribed.

@@ -208,7 +208,7 @@ fn silence_is_the_logarithms_guard() -> Outcome {
         assert!(nemotron[..30 * 80].iter().all(|mel| (mel - SILENCE).abs() < 1e-5));
         assert!(nemotron[30 * 80..].iter().all(|&mel| mel == 0.0));
         assert!(of(LogMelConfig::whisper(80))?.iter().all(|mel| (mel + 1.5).abs() < 1e-5));
-        // All bands are constant, so what is left of them is rounding over the deviation's guard.
+        // All bands are constant, so they are rounding alone over the deviation's guard.
         assert!(of(LogMelConfig::parakeet(80))?.iter().all(|mel| mel.abs() < 0.2));
         Ok(())
     })

@@ -162,11 +162,11 @@ fn minutes_of_a_recording_equal_those_of_the_published_class() {
         assert_close("offline", &ours, &values::<3>(&oracle, "offline"), tolerance);
         assert!(steps.iter().filter(|step| step.cache == 25).count() > 60, "the cache overflows again and again");
         assert!(steps[1..].iter().all(|step| step.look_back == 2), "{steps:?}");
-        let told = oracle.facts["told"].as_u64().unwrap() as usize;
+        let known = oracle.facts["told"].as_u64().unwrap() as usize;
         let theirs: Vec<(f64, f64, usize)> = serde_json::from_value(oracle.facts["segments"].clone()).unwrap();
         if on_cpu {
             let mut spans = ActiveSpans::new(SPEAKERS, model.frame_ms());
-            spans.push(&ours[..told * SPEAKERS]);
+            spans.push(&ours[..known * SPEAKERS]);
             let ours = spans.finish().into_iter();
             let seconds = |ms: u64| ms as f64 / 1000.0;
             let ours = ours.map(|one| (seconds(one.span.start), seconds(one.span.end), one.speaker));

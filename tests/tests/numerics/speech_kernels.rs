@@ -129,7 +129,7 @@ fn an_instance_norm_is_two_launches_and_that_of_the_cpu() {
                 let style = style.clone().squeeze_dim(0);
                 let (ours, launches) = count_of(|| instance_norm(x.clone(), style, 7, &activation));
                 assert_eq!(launches, if on_cpu { 0 } else { 2 });
-                // One frame has no variance: what is left of rounding is multiplied by 300.
+                // One frame has no variance: the rounding is multiplied by 300.
                 let tolerance = if frames == 1 { 2e-3 } else { 2e-4 };
                 close(&format!("{frames} frames, {activation:?}"), ours, expected, tolerance);
             }

@@ -290,8 +290,8 @@ fn sequential_windows_are_those_of_the_class() {
             for window in fact["windows"].as_array().unwrap() {
                 let (prefix, expected) = (numbers(&window["prefix"]), numbers(&window["tokens"]));
                 assert_eq!(seek, window["seek"].as_u64().unwrap() as usize, "{} {fact}", case.name);
-                let told = if conditioned { previous.tokens() } else { &prompt };
-                assert_eq!(told, case.ask(&prefix).previous, "{} at {seek}", case.name);
+                let previous_tokens = if conditioned { previous.tokens() } else { &prompt };
+                assert_eq!(previous_tokens, case.ask(&prefix).previous, "{} at {seek}", case.name);
                 let length = (count - seek).min(3000);
                 let rest = Tensor::zeros([1, 3000 - length, config.mels], &case.device);
                 let frames = Tensor::cat(vec![features.clone().narrow(1, seek, length), rest], 1);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::Deployment;
 use crate::load::Load;
 
-/// Time for what is left to be done after the load.
+/// Time for the rest of the work after the load.
 const RECOVERY: Duration = Duration::from_secs(180);
 /// A billed time may be longer than the recording by rounding.
 const SLACK_S: f64 = 0.05;
@@ -76,8 +76,8 @@ fn unfinished(deployment: &Deployment, load: &Load) -> Vec<String> {
             }
             Some(_) => {}
         }
-        let told = deployment.receiver.deliveries(&job.webhook);
-        if !told.iter().any(|delivery| delivery.json()["transcript_id"] == job.id.as_str()) {
+        let deliveries = deployment.receiver.deliveries(&job.webhook);
+        if !deliveries.iter().any(|delivery| delivery.json()["transcript_id"] == job.id.as_str()) {
             lacks("no webhook".into());
         }
     }

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use super::frame::{SOUND, frames};
 use super::opening::WAY;
 
-/// Part of a frame's energy below which what is left of it is an echo's. Detectors may take it for speech, as quiet as it is.
+/// Part of a frame's energy below which the rest of it is an echo's. Detectors may take it for speech, as quiet as it is.
 const ECHO_LEFT: f32 = 0.01;
 
 /// Sound that exceeds what the estimate is known to leave of the echo by this factor, 7 dB, is a caller's speech. It exceeds the echo as well.
 const ABOVE_LEFT: f32 = 5.0;
 /// Frames in which that echo may still be heard.
 const REVERB: usize = frames(100);
-/// Frames over which what is left is averaged: single ones stand out of an echo.
+/// Frames over which the residual is averaged: single ones stand out of an echo.
 const AVERAGED: usize = frames(24);
 /// Frames behind the last one that is loud enough, in which the end of a word may be too quiet; and those of them that count as speech.
 const HANGOVER: usize = frames(200);

@@ -194,7 +194,7 @@ impl EchoCanceller {
         Ok(clean)
     }
 
-    /// Takes a frame of both, the loudspeaker's with its mean energy, and appends what is left; true if that is hardly anything but echo.
+    /// Takes a frame of both, the loudspeaker's with its mean energy, and appends the residual; true if that is hardly anything but echo.
     fn clean(&mut self, heard: &[f32], mut played: Vec<f32>, level: f32, clean: &mut Vec<f32>) -> Result<bool> {
         played.resize(self.played_frame, 0.0);
         self.played_resampler.push(&played, &mut self.played)?;
@@ -347,7 +347,7 @@ mod tests {
             heard[from..].iter_mut().zip(&said).for_each(|(heard, said)| *heard += said);
             let mut canceller = EchoCanceller::new(SAMPLE_RATE, SAMPLE_RATE).unwrap();
             let clean = cleaned(&mut canceller, &heard, &played);
-            // What is left comes a block late.
+            // The residual comes a block late.
             let left = &clean[from + BLOCK..][..second];
             let together: f32 = left.iter().zip(&said).map(|(left, said)| left * said).sum();
             let kept = 20.0 * (together / energy(&said)).log10();
@@ -394,7 +394,7 @@ mod tests {
         assert!(kept > -3.0, "{kept} dB are kept");
     }
 
-    /// The little that a headset lets through is echo, and is told from its caller.
+    /// The little that a headset lets through is echo, and differs from its caller.
     #[test]
     fn a_faint_echo_is_told_from_its_caller() {
         let played = speech();
@@ -407,8 +407,8 @@ mod tests {
         }
         let loud = |frame: &usize| energy(&faint[frame * FRAME..][..FRAME]) > SOUND * FRAME as f32;
         let sounding: Vec<usize> = (100..500).filter(loud).collect();
-        let told = sounding.iter().filter(|frame| is_echo[**frame]).count();
-        assert!(sounding.len() > 100 && told * 100 > 95 * sounding.len(), "{told} of {}", sounding.len());
+        let echoes = sounding.iter().filter(|frame| is_echo[**frame]).count();
+        assert!(sounding.len() > 100 && echoes * 100 > 95 * sounding.len(), "{echoes} of {}", sounding.len());
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub const WAY: usize = frames(600);
 /// Part of the loudspeaker's energy, -34 dB, below which a microphone in the opening has no echo that a canceller is needed for. At -26 dB
 /// the words of an echo beside a listener's "yeah" become others.
 const NO_ECHO: f32 = 4e-4;
-/// The least part of the loudspeaker's energy that is taken for its echo, -40 dB.
+/// The least part of the loudspeaker's energy that counts as its echo, -40 dB.
 const LEAST_ECHO: f32 = 1e-4;
 /// Sound that exceeds the expected echo's energy by this factor, 6 dB, is no echo.
 const ABOVE_ECHO: f32 = 4.0;

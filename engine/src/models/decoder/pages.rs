@@ -84,7 +84,7 @@ impl CardPages {
         self.room
     }
 
-    /// The pages of a layer, taken for a change: [`CardPages::put`] gives them back.
+    /// The pages of a layer, taken out for a change: [`CardPages::put`] gives them back.
     pub fn take(&mut self, layer: usize) -> Tensor<2> {
         let taken = self.layers[layer].take();
         taken.unwrap_or_else(|| Tensor::zeros([self.room, self.values], (&self.device, self.dtype)))

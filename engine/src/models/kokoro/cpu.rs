@@ -46,7 +46,7 @@ impl Network {
         })
     }
 
-    /// The durations of symbols in the prosody's half of a style, and the features that they are told from.
+    /// The durations of symbols in the prosody's half of a style, and the features that they are predicted from.
     pub fn read(&self, symbols: &[usize], style: &[f32]) -> Read {
         thread_pool::run(|pool| {
             let hidden = self.albert.forward(pool, symbols);

@@ -1,4 +1,4 @@
-//! Smart Turn: hears whether a speaker has finished. See `README.md` beside this file.
+//! Smart Turn: detects whether a speaker has finished. See `README.md` beside this file.
 
 mod config;
 mod model;

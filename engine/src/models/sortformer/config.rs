@@ -66,7 +66,7 @@ struct RotaryConfig {
 pub struct HeadConfig {
     /// Width behind the encoder.
     pub hidden_size: usize,
-    /// Speakers whose activity is told.
+    /// Speakers whose activity is predicted.
     pub num_speakers: usize,
     audio_hidden_size: usize,
     subsampling_factor: usize,

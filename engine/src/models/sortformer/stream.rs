@@ -107,7 +107,7 @@ impl SpeakerStream {
         self.padding = Some(missing / bands);
     }
 
-    /// The next step, if its frames are there. The last steps have what is left.
+    /// The next step, if its frames are there. The last steps have fewer frames.
     #[must_use]
     pub fn next_step(&self) -> Option<Step> {
         let Chunking { chunk, look_ahead, .. } = self.chunking;

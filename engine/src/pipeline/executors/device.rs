@@ -334,7 +334,7 @@ impl BatchExecutor for DeviceExecutor {
         }
     }
 
-    /// A driver's calls panic on a device that is lost until the driver has told of the loss.
+    /// A driver's calls panic on a device that is lost until the driver has reported the loss.
     fn cause_of_panic(&self) -> Option<Error> {
         let (device, id) = self.adapter.as_ref()?;
         let reason = device::check(device).err()?;

@@ -285,7 +285,7 @@ impl LiveInput {
         true
     }
 
-    /// True if a turn detector hears whether the speaker has finished.
+    /// True if a turn detector detects whether the speaker has finished.
     pub fn has_turn_detector(&self) -> bool {
         self.has_turn_detector
     }

@@ -1,4 +1,4 @@
-//! Speech that has no words: the parts of a Whisper window that are written again, and the warning about what is left.
+//! Speech that has no words: the parts of a Whisper window that are written again, and the warning about the rest.
 
 use std::ops::Range;
 

@@ -67,7 +67,7 @@ impl Framing {
         Ok(())
     }
 
-    /// Appends what is left as a last frame, with the words that are left.
+    /// Appends the rest as a last frame, with the words that are left.
     ///
     /// # Errors
     /// When the samples cannot be resampled.

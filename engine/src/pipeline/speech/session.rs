@@ -116,7 +116,7 @@ impl SpeechInput {
         cubecl::future::block_on(self.caught_up());
     }
 
-    /// Ends the text: what is left of it is said, then the frames end.
+    /// Ends the text: the rest of it is said, then the frames end.
     pub fn finish(mut self) {
         self.finished = true;
         self.feed.finish();

@@ -160,7 +160,7 @@ fn tag(words: &[Turn<'_>], tagger: Option<&dyn Tagger>) -> Result<Vec<Finding>> 
     tagger.tag(&words)
 }
 
-/// Findings without overlaps, in order: of two the more certain one, then the longer one. What is left of the other one
+/// Findings without overlaps, in order: of two the more certain one, then the longer one. The rest of the other one
 /// is kept. No finding holds the mark of an earlier redaction.
 fn resolve(reading: &Reading<'_>, mut found: Vec<Finding>) -> Vec<Finding> {
     found.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then(b.words.len().cmp(&a.words.len())));

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::text::speech::ClauseSplitter;
 
-    /// Says B for each letter, so that parts can be told apart.
+    /// Says B for each letter, so that parts can be distinguished.
     struct Letters;
 
     impl GraphemeToPhoneme for Letters {

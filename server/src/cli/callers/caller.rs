@@ -253,7 +253,7 @@ impl Caller {
         match heard {
             Heard::User(_) => match self.unreported.checked_sub(1) {
                 Some(left) => self.unreported = left,
-                // A turn may be told in parts, but not while nobody speaks.
+                // A turn may come in parts, but not in silence.
                 None if self.spoke_lately(at) || !self.mouth.is_silent() => {}
                 None => self.report.phantom_turns += 1,
             },

@@ -18,7 +18,7 @@ pub struct Report {
     pub unanswered: usize,
     /// Replies that stopped though the caller was silent.
     pub self_interruptions: usize,
-    /// Turns that nobody spoke: echo or noise taken for the caller.
+    /// Turns without a speaker: echo or noise that passed as the caller.
     pub phantom_turns: usize,
     pub backchannels: usize,
     /// Replies that a backchannel stopped.
@@ -39,7 +39,7 @@ pub struct Report {
     pub late_frames: usize,
     /// Frames of audio after the end of their reply.
     pub leaked_frames: usize,
-    /// Errors that the agent told, by their codes.
+    /// Errors that the agent sent, by their codes.
     pub errors: Vec<String>,
 }
 

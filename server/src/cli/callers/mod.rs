@@ -112,7 +112,7 @@ impl CallersArgs {
                 }
                 _ => "",
             };
-            text += &format!("\nthe agent told an error, {code}{remedy}");
+            text += &format!("\nthe agent sent an error, {code}{remedy}");
         }
         if !text.ends_with('\n') {
             text.push('\n');

@@ -11,11 +11,11 @@ use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedSender};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
-use super::ears::{CHUNK_MS, Cut, Ears, Part};
+use super::audio_input::{AudioInput, CHUNK_MS, Cut, Part};
 use super::report::Report;
 use super::settings::Settings;
 use super::voice::Words;
-use super::{mind, voice};
+use super::{llm, voice};
 use crate::auth::session_token::AgentClaims;
 use crate::language::{ChatRequest, LanguageModel};
 use crate::live::AgentState;
@@ -39,7 +39,7 @@ pub struct Opening {
 impl Opening {
     /// Rules with the caller's language, where the recogniser has one alone.
     pub fn rules(&self) -> Rules {
-        let choice = self.state.live.catalog.choose(super::ears::recognizer()).ok();
+        let choice = self.state.live.catalog.choose(super::audio_input::recognizer()).ok();
         let language = choice.and_then(|choice| match choice.languages {
             [only] => Some(only.clone()),
             _ => None,
@@ -67,7 +67,7 @@ pub struct Driver {
     pub opening: Opening,
     pub settings: Settings,
     pub conversation: Conversation,
-    pub(super) ears: Ears,
+    pub(super) audio: AudioInput,
     /// False if the client alone ends turns: the conversation gets neither speech nor words.
     pub detects_turns: bool,
     /// Words that belong to no item yet, where the client ends turns.
@@ -98,14 +98,14 @@ impl Driver {
     /// # Errors
     /// The code and message for the client, and the close code.
     pub async fn open(opening: Opening, settings: Settings) -> Result<Self, (&'static str, String, u16)> {
-        let ears = Ears::open(&opening.engine, &opening.state.live, &settings).await?;
+        let audio = AudioInput::open(&opening.engine, &opening.state.live, &settings).await?;
         let (sender, receiver) = mpsc::channel(REPORTS);
         let now = Instant::now();
         Ok(Self {
-            conversation: Conversation::new(rules(&settings, &ears)),
+            conversation: Conversation::new(rules(&settings, &audio)),
             opening,
             settings,
-            ears,
+            audio,
             detects_turns: true,
             open: Part::default(),
             began: now,
@@ -147,21 +147,21 @@ impl Driver {
     pub async fn update(&mut self, settings: Settings) -> Result<Vec<Cut>, (&'static str, String)> {
         let mut cuts = Vec::new();
         if (settings.input, &settings.keyterms) != (self.settings.input, &self.settings.keyterms) {
-            let opened = Ears::open(&self.opening.engine, &self.opening.state.live, &settings).await;
-            let ears = opened.map_err(|(code, message, _)| (code, message))?;
-            cuts = std::mem::replace(&mut self.ears, ears).cuts.into();
+            let opened = AudioInput::open(&self.opening.engine, &self.opening.state.live, &settings).await;
+            let audio = opened.map_err(|(code, message, _)| (code, message))?;
+            cuts = std::mem::replace(&mut self.audio, audio).cuts.into();
         }
         if settings.output != self.settings.output {
             self.encoder = None;
         }
-        self.conversation.set_rules(rules(&settings, &self.ears));
+        self.conversation.set_rules(rules(&settings, &self.audio));
         self.settings = settings;
         Ok(cuts)
     }
 
     /// Takes audio of the client; false if it is no base64.
     pub fn append(&mut self, base64: &str) -> bool {
-        let Some(samples) = self.ears.decoder.decode(base64) else { return false };
+        let Some(samples) = self.audio.decoder.decode(base64) else { return false };
         self.last_audio = Instant::now();
         self.last_activity = self.last_audio;
         self.silence = Duration::ZERO;
@@ -177,7 +177,7 @@ impl Driver {
 
     /// Passes more of the client's audio on; true for each chunk that is speech.
     pub(super) fn pass_on(&mut self) -> auricle_engine::Result<Vec<bool>> {
-        let rate = f64::from(self.ears.rate);
+        let rate = f64::from(self.audio.rate);
         let end = (self.passed + (rate * STRIDE_S) as usize).min(self.waiting.len());
         let samples = self.waiting[self.passed..end].to_vec();
         self.passed = end;
@@ -191,12 +191,12 @@ impl Driver {
     /// Stands in for a client that sends no audio.
     pub(super) fn hear_silence(&mut self, length: Duration) -> auricle_engine::Result<Vec<bool>> {
         self.silence += length;
-        let samples = (f64::from(self.ears.rate) * length.as_secs_f64()) as usize;
+        let samples = (f64::from(self.audio.rate) * length.as_secs_f64()) as usize;
         self.hear(&vec![0.0; samples])
     }
 
     fn hear(&mut self, samples: &[f32]) -> auricle_engine::Result<Vec<bool>> {
-        let chunks = self.ears.hear(samples, self.began.elapsed(), self.settings.vad_threshold)?;
+        let chunks = self.audio.hear(samples, self.began.elapsed(), self.settings.vad_threshold)?;
         let heard_ms = (self.heard_s * 1e3) as u64;
         self.heard_ms = heard_ms.saturating_sub(u64::from(CHUNK_MS) * chunks.len() as u64);
         Ok(chunks)
@@ -208,7 +208,7 @@ impl Driver {
     /// If the audio cannot be processed.
     pub fn cut_item(&mut self, item: String) -> auricle_engine::Result<()> {
         // The detector's last chunk is completed, so that no audio is left behind.
-        self.hear(&vec![0.0; self.ears.rate as usize * CHUNK_MS as usize / 1000])?;
+        self.hear(&vec![0.0; self.audio.rate as usize * CHUNK_MS as usize / 1000])?;
         let mut part = std::mem::take(&mut self.open);
         part.item = item;
         self.cut(Cut::Item(part));
@@ -217,7 +217,7 @@ impl Driver {
 
     /// Drops all words before this place but those of items.
     pub fn clear(&mut self) {
-        for cut in self.ears.cuts.iter_mut().filter(|cut| **cut == Cut::Turn) {
+        for cut in self.audio.cuts.iter_mut().filter(|cut| **cut == Cut::Turn) {
             *cut = Cut::Dropped;
         }
         self.open = Part::default();
@@ -226,17 +226,17 @@ impl Driver {
 
     /// True if the words of an item are awaited.
     pub fn awaits_items(&self) -> bool {
-        self.ears.cuts.iter().any(|cut| matches!(cut, Cut::Item(_)))
+        self.audio.cuts.iter().any(|cut| matches!(cut, Cut::Item(_)))
     }
 
     fn cut(&mut self, cut: Cut) {
-        self.ears.cuts.push_back(cut);
-        self.ears.input.end_turn();
+        self.audio.cuts.push_back(cut);
+        self.audio.input.end_turn();
     }
 
     /// The conversation's event of what recognition gives; none if the words are not for it.
     pub(super) fn words(&mut self, event: LiveEvent) -> Option<Event> {
-        match self.ears.cuts.front_mut() {
+        match self.audio.cuts.front_mut() {
             Some(Cut::Item(part)) => part.take(event),
             Some(Cut::Dropped | Cut::Cleared) => {}
             None if !self.detects_turns => self.open.take(event),
@@ -256,8 +256,8 @@ impl Driver {
         match &action {
             Action::Settle => self.cut(Cut::Turn),
             Action::Judge { question, turn_ms } => {
-                if self.ears.input.judge_turn(*turn_ms) {
-                    self.ears.questions.push_back(*question);
+                if self.audio.input.judge_turn(*turn_ms) {
+                    self.audio.questions.push_back(*question);
                 }
             }
             Action::StopThinking { thought } => self.stop_thinking(*thought),
@@ -271,12 +271,12 @@ impl Driver {
             }
             Action::Audio { samples, .. } => {
                 self.last_activity = Instant::now();
-                self.ears.echo.play(samples, self.began.elapsed());
+                self.audio.echo.play(samples, self.began.elapsed());
                 return Some(action);
             }
             Action::ReplyDone { interrupted, .. } => {
                 if *interrupted {
-                    self.ears.echo.stop();
+                    self.audio.echo.stop();
                     self.encoder = None;
                 }
                 return Some(action);
@@ -297,10 +297,10 @@ impl Driver {
         let task = match self.opening.state.models.default_model().cloned() {
             Some(model) => {
                 let request = request(&*model);
-                self.opening.runtime.spawn(mind::think(model, request, max_reply_s, thought, sender))
+                self.opening.runtime.spawn(llm::think(model, request, max_reply_s, thought, sender))
             }
             None => tokio::spawn(async move {
-                let _ = sender.send(Report::Event(Event::MindFailed { thought, failure: mind::missing() })).await;
+                let _ = sender.send(Report::Event(Event::LlmFailed { thought, failure: llm::missing() })).await;
             }),
         };
         self.thoughts.insert(thought, task.into());
@@ -350,8 +350,8 @@ fn coded(audio: auricle_engine::Result<String>) -> String {
 }
 
 /// The rules of the settings, with the turn detector if recognition has one.
-fn rules(settings: &Settings, ears: &Ears) -> Rules {
-    Rules { turn_detector: ears.input.has_turn_detector(), ..settings.rules.clone() }
+fn rules(settings: &Settings, audio: &AudioInput) -> Rules {
+    Rules { turn_detector: audio.input.has_turn_detector(), ..settings.rules.clone() }
 }
 
 /// Records the parts of a turn, each from the caller's last speech on.

@@ -1,13 +1,13 @@
 //! `/v2/voice-agent`: creates session tokens and opens sessions in which an agent hears, thinks, calls tools and speaks.
 //!
-//! `driver` is the agent: recognition (`ears`), the conversation, the language model (`mind`) and the voice (`voice`), whose `report`s it
+//! `driver` is the agent: recognition (`audio_input`), the conversation, the language model (`llm`) and the voice (`voice`), whose `report`s it
 //! gets. `session` leads it for a client of any protocol. The protocol of `/v2` is in `v2`, with its `frames` and `settings`; `opening` begins
 //! its sessions. OpenAI's is in `api::openai::realtime::conversation`.
 
+mod audio_input;
 pub mod driver;
-mod ears;
 mod frames;
-pub mod mind;
+pub mod llm;
 mod opening;
 pub mod report;
 pub mod session;
@@ -33,7 +33,7 @@ use crate::clock;
 use crate::context::RequestContext;
 use crate::http::body::{self, Fields, MAX_JSON_BYTES};
 use crate::http::response::{ApiError, Response, Result, json};
-pub use ears::recognizer;
+pub use audio_input::recognizer;
 use frames::ServerFrame;
 
 /// The path of the WebSocket.

@@ -8,8 +8,8 @@ use auricle_engine::LiveOutput;
 use auricle_engine::converse::{Action, Event};
 use tokio::time::{Instant, sleep_until};
 
+use super::audio_input::{AudioInput, CHUNK_MS, Cut};
 use super::driver::Driver;
-use super::ears::{CHUNK_MS, Cut, Ears};
 use super::report::Report;
 use crate::live::socket::{ClientMessage, CloseFrame, ServerMessage, Socket};
 
@@ -162,13 +162,13 @@ async fn step<P: Protocol>(driver: &mut Driver, protocol: &mut P, socket: &mut S
     let (began, ending) = (driver.began, driver.is_ending());
     let now = driver.now();
     let tick = driver.conversation.deadline(now).map(|at| began + Duration::from_millis(at.saturating_sub(1)));
-    let ahead = !ending && driver.ears.input.waiting_ms() >= MAX_AHEAD_MS;
-    let refused = !ending && driver.ears.input.is_refused();
+    let ahead = !ending && driver.audio.input.waiting_ms() >= MAX_AHEAD_MS;
+    let refused = !ending && driver.audio.input.is_refused();
     let ahead_ms = if ahead { MAX_AHEAD_MS - 1 } else { u64::MAX };
     let has_waiting = !ending && driver.has_waiting();
     let (silent, silence) = (driver.last_audio + GAP + driver.silence, driver.silence);
     let idle_at = driver.last_activity + idle;
-    let Ears { input, events, .. } = &mut driver.ears;
+    let AudioInput { input, events, .. } = &mut driver.audio;
     tokio::select! {
         heard = events.next_output() => recognised(driver, protocol, socket, heard).await,
         Some(report) = driver.receiver.recv() => reported(driver, protocol, socket, report).await,
@@ -218,11 +218,11 @@ async fn recognised<P: Protocol>(
     let event = match output {
         Some(Ok(LiveOutput::Event(event))) => driver.words(event),
         Some(Ok(LiveOutput::Settled)) => {
-            let Some(cut) = driver.ears.cuts.pop_front() else { return Ok(()) };
+            let Some(cut) = driver.audio.cuts.pop_front() else { return Ok(()) };
             return settled(driver, protocol, socket, cut).await;
         }
         Some(Ok(LiveOutput::Judged(probability))) => {
-            driver.ears.questions.pop_front().map(|question| Event::Judged { question, probability })
+            driver.audio.questions.pop_front().map(|question| Event::Judged { question, probability })
         }
         Some(Err(error)) => {
             tracing::error!(%error, "an agent's recognition failed");

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::driver::Driver;
 use super::frames::{ClientFrame, Fault, ReplyStatus, ServerFrame};
-use super::mind::{self, MAX_TOKENS, Prompt};
+use super::llm::{self, MAX_TOKENS, Prompt};
 use super::report::Report;
 use super::session::{self, End, Protocol, Reason, Step, end, happens, settled};
 use crate::clock;
@@ -145,15 +145,15 @@ impl Protocol for V2 {
 fn think(driver: &mut Driver, thought: u64, may_call: bool) {
     let settings = &driver.settings;
     let prompt = Prompt {
-        system: mind::spoken(&settings.system_prompt),
+        system: llm::spoken(&settings.system_prompt),
         tools: settings.tools.clone(),
         tool_choice: if may_call { ToolChoice::Auto } else { ToolChoice::None },
         max_tokens: MAX_TOKENS,
     };
-    let history = driver.conversation.history().iter().map(mind::message).collect();
+    let history = driver.conversation.history().iter().map(llm::message).collect();
     let account = driver.opening.claims.payer.account.clone();
     let longest_s = settings.max_reply_s;
-    driver.think(thought, longest_s, |model| mind::request(model, prompt, history, account));
+    driver.think(thought, longest_s, |model| llm::request(model, prompt, history, account));
 }
 
 async fn send_audio(socket: &Socket, reply: u64, data: &str) -> Step {

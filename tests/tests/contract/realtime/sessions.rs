@@ -250,8 +250,8 @@ fn a_session_ends_at_the_cap_with_its_transcripts() {
     let frames = live.rest();
     assert!(live.asked().elapsed() >= Duration::from_secs(CAP), "not before its time");
     assert!(frames.ends_with(&[Frame::Done, Frame::Closed(1000)]), "{frames:?}");
-    let told = frames.iter().filter(|frame| matches!(frame, Frame::Reconnect(_))).count();
-    assert_eq!(told, 1, "{frames:?}");
+    let reconnects = frames.iter().filter(|frame| matches!(frame, Frame::Reconnect(_))).count();
+    assert_eq!(reconnects, 1, "{frames:?}");
     assert!(!turns(&frames, ms(pcm)).is_empty(), "{frames:?}");
     let last = frames.iter().filter_map(Frame::transcript).next_back().unwrap();
     assert!(last.formatted, "nothing is left as a partial: {last:?}");

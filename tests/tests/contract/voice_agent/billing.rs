@@ -50,8 +50,8 @@ fn a_revoked_key_ends_its_sessions_and_opens_none() {
     let url = account.agent_url(&json!({}));
     let mut call = account.call(&json!({}));
     assert_eq!(service.keys("revoke", [&account.key]).status, Some(0));
-    let told = call.until("session.error");
-    assert_eq!(told["code"], "unauthorized");
+    let error = call.until("session.error");
+    assert_eq!(error["code"], "unauthorized");
     assert_eq!(call.read(), Said::Closed(4401));
     let mut late = Call::open(&url);
     assert_eq!(late.rest(), 4401);

@@ -30,8 +30,8 @@ pub fn upstream(replies: impl IntoIterator<Item = Reply>) -> (Receiver, Service,
 fn words_are_told_while_the_caller_speaks() {
     let mut call = talking().account().call(&json!({}));
     call.speak(&spoken(24_000)[..4 * 48_000], PIECE);
-    let told = call.until("transcript.user.delta");
-    assert!(!told["text"].as_str().unwrap().is_empty(), "{told}");
+    let delta = call.until("transcript.user.delta");
+    assert!(!delta["text"].as_str().unwrap().is_empty(), "{delta}");
     assert!(call.kinds().contains(&"input.speech.started"));
     call.end();
 }

@@ -66,7 +66,7 @@ fn decode(bytes: &[u8], name: &str) -> Vec<f32> {
 /// The error, which must be one line that names the file.
 fn refusal(result: Result<AudioStream, Error>, name: &str) -> Error {
     let error = match result {
-        Ok(stream) => panic!("{name} was taken for {}", stream.format()),
+        Ok(stream) => panic!("{name} was read as {}", stream.format()),
         Err(error) => error,
     };
     let text = error.to_string();

@@ -60,7 +60,7 @@ impl Network {
         })
     }
 
-    /// The durations of symbols in the prosody's half of a style, and the features that they are told from.
+    /// The durations of symbols in the prosody's half of a style, and the features that they are predicted from.
     ///
     /// # Errors
     /// [`crate::Error::Device`] when the device failed.

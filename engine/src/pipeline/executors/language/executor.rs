@@ -17,7 +17,7 @@ const STEP_SECONDS: f64 = 0.05;
 /// Tokens of prompts that a step reads, whatever they cost.
 const FEWEST_TOKENS: usize = 16;
 const MOST_TOKENS: usize = 512;
-/// Seconds that a token of a prompt is taken to cost before the first step has told.
+/// Seconds that a token of a prompt is taken to cost before the first step is measured.
 const UNKNOWN_COST: f64 = 0.002;
 /// Weight of a step in what is known of a token's cost.
 const WEIGHT: f64 = 0.3;
@@ -42,7 +42,7 @@ pub struct LanguageExecutor {
 }
 
 struct ModelState {
-    /// Its texts hold it, and whoever keeps it loaded.
+    /// Its texts hold it, and those who keep it loaded.
     model: Weak<ChatModel>,
     /// Kept between texts: the next may begin like one before.
     arena: PageArena,

@@ -36,7 +36,7 @@ pub struct LiveRequest {
     pub endpointing: EndpointingRules,
     /// True if the caller's detector finds the speech.
     pub has_detector: bool,
-    /// Hears whether a speaker has finished.
+    /// Detects whether a speaker has finished.
     pub turn_detector: Option<Arc<SmartTurn>>,
     /// Keyterms of a greedy search; those of a beam search are in its fusion.
     pub keyterms: Option<Arc<Keyterms>>,
@@ -44,7 +44,7 @@ pub struct LiveRequest {
     pub fusion: Option<Arc<Fusion>>,
     /// Beam width.
     pub beam: usize,
-    /// Is told of processed audio.
+    /// Gets the end of processed audio.
     pub backlog: BacklogReporter,
 }
 

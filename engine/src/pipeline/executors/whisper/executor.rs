@@ -20,7 +20,7 @@ const MAX_ENCODED_GPU: usize = 8;
 const MAX_TOKENS: usize = 224;
 /// Least speech in the window that decides the language of a recording, ms.
 const MIN_LANGUAGE_SPEECH_MS: u64 = 1000;
-/// Least probability of a language that is taken for the one spoken.
+/// Least probability at which a language counts as the one spoken.
 const MIN_LANGUAGE_PROBABILITY: f32 = 0.5;
 
 /// Options of a recording.

@@ -19,7 +19,7 @@ const MAX_COMPRESSION_RATIO: f32 = 1.35;
 const MIN_MEAN_LOG_PROB: f32 = -1.0;
 /// An unlikely result is dropped as silence above this no-speech probability.
 const MAX_NO_SPEECH: f32 = 0.6;
-/// A window with less speech than this is not decoded again: other sounds are taken for so much speech, and sampled text
+/// A window with less speech than this is not decoded again: other sounds pass as so much speech, and sampled text
 /// of them is made up. Its first result has to be good, and above this no-speech probability its language has to be known.
 pub const LITTLE_SPEECH_MS: u64 = 1500;
 const MAX_NO_SPEECH_UNKNOWN_LANGUAGE: f32 = 0.5;

@@ -17,7 +17,7 @@ pub struct Labeller {
     model: Arc<Sortformer>,
     stream: Stream<DeviceExecutor>,
     results: Results<StreamOutput>,
-    /// Mel frames on the device that no output has told of.
+    /// Mel frames on the device that no output has covered.
     waiting: usize,
     spans: ActiveSpans,
 }

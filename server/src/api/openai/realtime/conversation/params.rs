@@ -7,7 +7,7 @@ use super::items::Items;
 use crate::http::body::{Fields, wrong_type};
 use crate::http::response::{ApiError, Result};
 use crate::language::{Message, Tool, ToolChoice};
-use crate::live::agent::mind::MAX_TOKENS;
+use crate::live::agent::llm::MAX_TOKENS;
 use crate::live::agent::settings::{self as agent, MAX_PROMPT, MAX_TOOLS};
 
 /// The largest limit of tokens that a client may set.

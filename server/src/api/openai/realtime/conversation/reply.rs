@@ -11,7 +11,7 @@ use super::protocol::{Answer, Conversation};
 use super::response::{Cancelled, Response};
 use crate::language::{Message, Role, ToolCall, ToolChoice};
 use crate::live::agent::driver::Driver;
-use crate::live::agent::mind::{self, Prompt};
+use crate::live::agent::llm::{self, Prompt};
 use crate::live::agent::report::Report;
 use crate::live::agent::session::{End, Step};
 use crate::live::socket::Socket;
@@ -64,7 +64,7 @@ impl Conversation {
         let asked = response.asked.clone().unwrap_or_default();
         let instructions = asked.instructions.as_deref().unwrap_or(&self.settings.instructions);
         let (system, longest_s) = match response.modality {
-            Modality::Audio => (mind::spoken(instructions), driver.settings.max_reply_s),
+            Modality::Audio => (llm::spoken(instructions), driver.settings.max_reply_s),
             Modality::Text => (instructions.trim().to_owned(), UNSPOKEN_S),
         };
         let prompt = Prompt {
@@ -80,7 +80,7 @@ impl Conversation {
         };
         let messages = asked.input.unwrap_or(messages);
         let account = driver.opening.claims.payer.account.clone();
-        driver.think(response.thought, longest_s, |model| mind::request(model, prompt, messages, account));
+        driver.think(response.thought, longest_s, |model| llm::request(model, prompt, messages, account));
     }
 
     /// Does what the conversation wants of a reply.
@@ -138,7 +138,7 @@ impl Conversation {
     ) -> Result<Option<Event>, End> {
         let thought = match &report {
             Report::Event(Event::Text { thought, .. } | Event::Thought { thought, .. })
-            | Report::Event(Event::MindFailed { thought, .. })
+            | Report::Event(Event::LlmFailed { thought, .. })
             | Report::Finished { thought, .. } => Some(*thought),
             Report::Event(_) => None,
         };
@@ -163,12 +163,12 @@ impl Conversation {
                 response.calls = calls.into_iter().map(call).collect();
                 Event::Thought { thought, calls: Vec::new() }
             }
-            (Report::Event(Event::MindFailed { thought, failure }), Some(response)) => {
+            (Report::Event(Event::LlmFailed { thought, failure }), Some(response)) => {
                 driver.stop_thinking(thought);
                 if at.is_some() {
                     response.failure = Some((failure.code, failure.message.clone()));
                 }
-                Event::MindFailed { thought, failure: Failure { apology: String::new(), ..failure } }
+                Event::LlmFailed { thought, failure: Failure { apology: String::new(), ..failure } }
             }
             (Report::Event(Event::VoiceFailed { speech, failure }), _) => {
                 Event::VoiceFailed { speech, failure: Failure { apology: String::new(), ..failure } }

@@ -1,4 +1,4 @@
-//! The ears: recognition of the caller, and the detector that tells speech from other sounds.
+//! Audio input: recognition of the caller, and the detector that tells speech from other sounds.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const RECOGNIZER_SILENCE_MS: u32 = 4_000;
 /// where the device is too busy, the first pass's words are answered.
 const AGENT_FORMATTED_WITHIN_MS: u32 = 150;
 
-/// The live model that hears the caller.
+/// The live model that recognises the caller.
 pub fn recognizer() -> &'static str {
     Price::default_of(ProductKind::Realtime).model
 }
@@ -69,7 +69,7 @@ impl Part {
 }
 
 /// Recognition of the caller.
-pub struct Ears {
+pub struct AudioInput {
     pub input: LiveInput,
     pub events: LiveEvents,
     pub decoder: Decoder,
@@ -86,7 +86,7 @@ pub struct Ears {
     pub questions: VecDeque<u64>,
 }
 
-impl Ears {
+impl AudioInput {
     /// # Errors
     /// The code and message for the client, and the close code.
     pub async fn open(

@@ -1,4 +1,4 @@
-//! The mind: asks a language model to go on with a conversation.
+//! Asks a language model to go on with a conversation.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -187,7 +187,7 @@ pub async fn think(
         Ok(pieces) => until_repeated(pieces),
         Err(error) => {
             tracing::warn!(%error, "the language model failed");
-            send(Event::MindFailed { thought, failure: failure(&error) }).await;
+            send(Event::LlmFailed { thought, failure: failure(&error) }).await;
             return;
         }
     };
@@ -219,13 +219,13 @@ pub async fn think(
             }
             Err(error) => {
                 tracing::warn!(%error, "the language model failed");
-                send(Event::MindFailed { thought, failure: failure(&error) }).await;
+                send(Event::LlmFailed { thought, failure: failure(&error) }).await;
                 return;
             }
         }
     }
     let error = LanguageError::Upstream("the answer ended midway".into());
-    send(Event::MindFailed { thought, failure: failure(&error) }).await;
+    send(Event::LlmFailed { thought, failure: failure(&error) }).await;
 }
 
 #[cfg(test)]
