@@ -178,7 +178,33 @@ impl PlainText {
                 }
                 '-' | '+' | '>' | '\u{2022}' if opens_line && alone(after) => {}
                 '\u{2022}' => self.push(",", at..end),
+                // "a || b"
+                '|' if alone(before) && rest.starts_with("|| ") => {
+                    next = at + 2;
+                    self.push("or", at..next);
+                }
                 '|' => self.push(",", at..end),
+                // "5^th^"
+                '^' if let Some(letters) = raised_letters(rest) => {
+                    next = at + letters.len() + 2;
+                    self.push(letters, end..next - 1);
+                }
+                _ if let Some(sign) = raised(letter)
+                    && is_power(&written[..at], rest) =>
+                {
+                    if before.and_then(raised).is_none() {
+                        self.push("^", at..end);
+                    }
+                    self.push_letter(sign, at..end);
+                }
+                _ if is_number(letter) && [before, after].iter().flatten().any(|side| is_number(*side)) => {
+                    self.push(" ", at..end);
+                    match letter {
+                        '\u{2160}'..='\u{216b}' => self.push(&(u32::from(letter) - 0x215f).to_string(), at..end),
+                        _ => self.push_letter(letter, at..end),
+                    }
+                    self.push(" ", at..end);
+                }
                 '\\' => match after {
                     Some(escaped) if escaped.is_ascii_punctuation() => {
                         next = end + escaped.len_utf8();
@@ -235,6 +261,15 @@ impl PlainText {
             | '\u{20ac}'
             | '\u{a5}'
             | '\u{20b9}'
+            | '\u{20a9}'
+            | '\u{20aa}'
+            | '\u{20ba}'
+            | '\u{20bd}'
+            | '\u{20bf}'
+            | '\u{20b1}'
+            | '\u{20a6}'
+            | '\u{20b4}'
+            | '\u{20ab}'
             | '\u{a2}'
             | '\u{a7}'
             | '\u{2192}'
@@ -279,6 +314,39 @@ fn is_invisible(letter: char) -> bool {
         || matches!(letter,
             '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}' | '\u{2066}'..='\u{2069}'
             | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{20e3}' | '\u{1f3fb}'..='\u{1f3ff}' | '\u{e0020}'..='\u{e007f}')
+}
+
+/// The digit or sign that stands above the line.
+fn raised(letter: char) -> Option<char> {
+    Some(match letter {
+        '\u{b9}' => '1',
+        '\u{b2}' => '2',
+        '\u{b3}' => '3',
+        '\u{207a}' => '+',
+        '\u{207b}' => '-',
+        '\u{2070}' | '\u{2074}'..='\u{2079}' => char::from_digit(u32::from(letter) - 0x2070, 10)?,
+        _ => return None,
+    })
+}
+
+/// True within the raised digits of a power, `10\u{207b}\u{2076}` say. A single one behind a word is a note, and squares and cubes have words.
+fn is_power(before: &str, rest: &str) -> bool {
+    let base = before.trim_end_matches(|letter| raised(letter).is_some());
+    let is_base = base.ends_with(|letter: char| letter.is_ascii_digit() || letter == ')');
+    let is_single = before.len() == base.len() && rest.chars().nth(1).and_then(raised).is_none();
+    is_base && !(is_single && rest.starts_with(['\u{b2}', '\u{b3}']))
+}
+
+/// The letters between the marks of Pandoc's raised text at the head of a text: `^th^`.
+fn raised_letters(text: &str) -> Option<&str> {
+    let (letters, _) = text.strip_prefix('^')?.split_once('^')?;
+    let is_short = (1..=4).contains(&letters.len());
+    (is_short && letters.bytes().all(|letter| letter.is_ascii_alphabetic())).then_some(letters)
+}
+
+/// True for numbers of a single character: Roman ones, and those in circles.
+fn is_number(letter: char) -> bool {
+    matches!(letter, '\u{2160}'..='\u{217f}' | '\u{2460}'..='\u{249b}')
 }
 
 /// True for a tag that may stand inside a word.
@@ -339,6 +407,16 @@ mod tests {
         assert_eq!(plain("3 * 4, 3*4"), "3 * 4, 3*4");
         assert_eq!(plain("a\u{0}b\u{200b}c\u{ad}d"), "abcd");
         assert_eq!(plain("```rust\nlet"), " let");
+        assert_eq!(plain("a || b || c"), "a or b or c");
+        assert_eq!(plain("| a || b |").trim(), ", a or b ,");
+    }
+
+    #[test]
+    fn numbers_of_a_single_character_stand_apart() {
+        assert_eq!(plain("\u{2460}\u{2461}").split_whitespace().collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(plain("\u{2163}\u{2164}").split_whitespace().collect::<Vec<_>>(), ["4", "5"]);
+        assert_eq!(plain("10\u{207b}\u{2076} m, 2\u{2078}, 10\u{b9}\u{b2}, 3\u{b2}"), "10^-6 m, 2^8, 10^12, 3\u{b2}");
+        assert_eq!(plain("the 5^th^ of 10^th^, x^2, a^n + b^n"), "the 5th of 10th, x^2, a^n + b^n");
     }
 
     #[test]

@@ -387,6 +387,14 @@ H~2~O\th two o\n\
 so $x^2$ is it\tso x squared is it\n\
 <style>p{a:1; b:2}</style><script>var x=1; y();</script>Hi\thi\n\
 <stylish> it is\tit is\n\
+\u{20a9}500, \u{20bd}20 and 3 \u{20bf}\tfive hundred won twenty rubles and three bitcoins\n\
+\u{2460}\u{2461} and \u{2163}\u{2164}\tone two and four five\n\
+Act \u{2163}\tact four\n\
+10\u{2076} and 10\u{207b}\u{b3}\tten to the power of six and ten to the power of minus three\n\
+the 10^th^ floor\tthe tenth floor\n\
+a || b\ta or b\n\
+open stdio.h\topen stdio dot h\n\
+1.000.000 euros\tone million euros\n\
 $-5\tminus five dollars";
 
     #[test]

@@ -14,6 +14,13 @@ macro_rules! scale {
 /// A currency: one, many, a hundredth, hundredths.
 struct Currency(&'static str, &'static str, &'static str, &'static str);
 
+/// The signs of currencies.
+macro_rules! sign {
+    () => {
+        r"[$\u{20ac}\u{a3}\u{a5}\u{20b9}\u{20a9}\u{20aa}\u{20ba}\u{20bd}\u{20bf}\u{20b1}\u{20a6}\u{20b4}\u{20ab}]"
+    };
+}
+
 pub const RULES: &[Rule] = &[
     // "€1.234,56", "1.234,56 €"
     Rule(r"([$\u{20ac}\u{a3}])\s?(\d{1,3}(?:\.\d{3})+,\d{2})\b", |found, place| {
@@ -29,9 +36,13 @@ pub const RULES: &[Rule] = &[
     // "$5.20", "-€3", "£1bn", "US$5 million", "$5-10"
     Rule(
         concat!(
-            r"(-)?(US|AU?|CA?|NZ|HK|S)?([$\u{20ac}\u{a3}\u{a5}\u{20b9}])\s?(",
+            r"(-)?(US|AU?|CA?|NZ|HK|S)?(",
+            sign!(),
+            r")\s?(",
             number!(),
-            r")(?:\s?[-\u{2013}]\s?[$\u{20ac}\u{a3}\u{a5}\u{20b9}]?(",
+            r")(?:\s?[-\u{2013}]\s?",
+            sign!(),
+            r"?(",
             number!(),
             r"))?",
             scale!()
@@ -63,7 +74,7 @@ pub const RULES: &[Rule] = &[
         },
     ),
     // "5 €", "10$"
-    Rule(concat!("(", number!(), r")\s?([$\u{20ac}\u{a3}\u{a5}\u{20b9}])"), |found, place| {
+    Rule(concat!("(", number!(), r")\s?(", sign!(), ")"), |found, place| {
         let joined = place.after(found).starts_with(|next: char| next.is_ascii_digit());
         (!joined).then_some(())?;
         Some(amount(currency(group(found, 2))?, group(found, 1), "", None, found, place))
@@ -91,6 +102,15 @@ fn currency(sign: &str) -> Option<Currency> {
         "\u{a3}" | "GBP" => Currency("pound", "pounds", "penny", "pence"),
         "\u{a5}" | "JPY" => Currency("yen", "yen", "sen", "sen"),
         "\u{20b9}" | "INR" => Currency("rupee", "rupees", "paisa", "paise"),
+        "\u{20a9}" => Currency("won", "won", "jeon", "jeon"),
+        "\u{20aa}" => Currency("shekel", "shekels", "agora", "agorot"),
+        "\u{20ba}" => Currency("lira", "lira", "kurus", "kurus"),
+        "\u{20bd}" => Currency("ruble", "rubles", "kopek", "kopeks"),
+        "\u{20bf}" => Currency("bitcoin", "bitcoins", "cent", "cents"),
+        "\u{20b1}" => Currency("peso", "pesos", "centavo", "centavos"),
+        "\u{20a6}" => Currency("naira", "naira", "kobo", "kobo"),
+        "\u{20b4}" => Currency("hryvnia", "hryvnias", "kopek", "kopeks"),
+        "\u{20ab}" => Currency("dong", "dong", "xu", "xu"),
         "USD" => Currency("U S dollar", "U S dollars", "cent", "cents"),
         "CHF" => Currency("swiss franc", "swiss francs", "centime", "centimes"),
         "CAD" => Currency("canadian dollar", "canadian dollars", "cent", "cents"),

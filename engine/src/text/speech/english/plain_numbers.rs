@@ -65,6 +65,8 @@ pub const RULES: &[Rule] = &[
         };
         Some(format!("{}{port}", parts.join(" dot ")))
     }),
+    // "1.000.000", a million elsewhere
+    Rule(r"\d{1,3}(?:\.000){2,}\b", |found, _| Some(numbers::number(&group(found, 0).replace('.', "")))),
     Rule(r"\d+(?:\.\d+){2,}\b", |found, _| Some(versions(group(found, 0), " point "))),
     // "16:9"
     Rule(r"(\d+):(\d+)\b", |found, _| {

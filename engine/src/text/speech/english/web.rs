@@ -13,7 +13,7 @@ pub const RULES: &[Rule] = &[
         |found, _| Some(address(group(found, 1))),
     ),
     Rule(
-        r"([A-Za-z0-9_-]+\.(?:pdf|html?|js|py|rs|txt|csv|json|xml|exe|zip|docx?|xlsx?|pptx?|jpe?g|png|gif|svg|mp3|mp4|wav|md|toml|ya?ml|sh|css|ts|cpp|java))\b",
+        r"([A-Za-z0-9_-]+\.(?:pdf|html?|js|py|rs|txt|csv|json|xml|exe|zip|docx?|xlsx?|pptx?|jpe?g|png|gif|svg|mp3|mp4|wav|md|toml|ya?ml|sh|css|ts|cpp|java|rb|go|php|log|[ch]))\b",
         |found, _| Some(address(group(found, 1))),
     ),
     // "C:\\Users\\me", "/usr/local/bin"
