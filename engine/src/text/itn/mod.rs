@@ -193,7 +193,14 @@ fn replaced(words: &[Word], spoken: &[Spoken<'_>], numbers: &[Written]) -> Vec<W
 /// The numbers of other languages than English. A scale stays a word: "1,2 Millionen", "tausend".
 fn foreign(spoken: &[Spoken<'_>], language: &Language) -> Vec<Written> {
     let scale = |at: usize| -> Option<f64> {
-        let value: f64 = text2digits(&spoken.get(at)?.lower, language).ok()?.parse().ok()?;
+        let word = &spoken.get(at)?.lower;
+        let value: f64 = match word.as_str() {
+            // Italian scales that are no numbers on their own.
+            "mila" => 1e3,
+            "milione" | "milioni" => 1e6,
+            "miliardo" | "miliardi" => 1e9,
+            word => text2digits(word, language).ok()?.parse().ok()?,
+        };
         (value >= 100.0 && value.log10().fract() == 0.0).then_some(value)
     };
     let is_behind_digits = |at: usize| {
@@ -209,19 +216,24 @@ fn foreign(spoken: &[Spoken<'_>], language: &Language) -> Vec<Written> {
             return None;
         }
         let last = number.end - 1;
+        if number.text.contains([',', '.']) {
+            // The reader writes the zeros of the scales behind the fraction. "cinco mil millones" has two.
+            let scales: Vec<f64> =
+                (number.start..=last).rev().map_while(|at| scale(at).filter(|scale| *scale >= 1e3)).collect();
+            let zeros: usize = scales.iter().map(|scale| format!("{scale:.0}").len() - 1).sum();
+            let end = number.text.len().checked_sub(zeros)?;
+            let (fraction, rest) = number.text.split_at_checked(end)?;
+            if scales.is_empty() {
+                return Some(Written { words: number.start..number.end, text: number.text });
+            }
+            let first = number.end - scales.len();
+            return rest.bytes().all(|digit| digit == b'0').then(|| Written {
+                words: number.start..first + 1,
+                text: format!("{fraction} {}", spoken[first].bare),
+            });
+        }
         let text = match scale(last) {
             Some(_) if number.start == last => return None,
-            // The reader writes the zeros of a scale behind the fraction.
-            Some(scale) if scale >= 1e3 && number.text.contains([',', '.']) => {
-                let zeros = format!("{scale:.0}").len() - 1;
-                let fraction = number.text.len().checked_sub(zeros).and_then(|end| number.text.split_at_checked(end));
-                match fraction {
-                    Some((fraction, rest)) if rest.bytes().all(|digit| digit == b'0') => {
-                        format!("{fraction} {}", spoken[last].bare)
-                    }
-                    _ => return None,
-                }
-            }
             Some(scale) if scale >= 1e6 && number.value % scale == 0.0 => {
                 format!("{} {}", number.value / scale, spoken[last].bare)
             }

@@ -191,6 +191,11 @@ fn a_scale_of_another_language_stays_a_word() {
         ("fr", "cinq virgule six milliards", "5,6 milliards."),
         ("es", "uno coma dos millones", "1,2 millones."),
         ("nl", "een komma twee miljoen", "1,2 miljoen."),
+        ("es", "dos coma cinco mil millones", "2,5 mil millones."),
+        ("it", "uno virgola due milioni", "1,2 milioni."),
+        ("it", "tre virgola cinque miliardi di euro", "3,5 miliardi di euro."),
+        ("it", "due milioni di persone", "2 milioni di persone."),
+        ("it", "sono cinquemila", "Sono 5000."),
     ] {
         assert_eq!(text(spoken, language), expected);
     }
