@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::label::Label;
-use super::lists::{FIRM, SURNAME};
+use super::lists::{COMMON, FIRM, SURNAME};
 use super::numbers::ordinal;
 use super::reading::{Break, Reading, is_clear_given};
 use super::{Finding, Source};
@@ -13,7 +13,8 @@ use crate::text::word_list::words;
 const TERMS: &[&str] = words!(
     "effect principle theorem theorems lemma algorithm algorithms function functions equation equations matrix \
      matrices distribution transform polynomial polynomials integral operator constant conjecture hypothesis paradox \
-     calendar calendars chain chains diagram diagrams syndrome criterion inequality calculus automaton"
+     calendar calendars chain chains diagram diagrams syndrome criterion inequality calculus automaton method methods \
+     scale index cipher radiation telescope counter formula coefficient cycle salad sauce mustard dressing cheese burger"
 );
 
 /// Words that make a term of a name with `'s` before them.
@@ -26,6 +27,11 @@ const OWNED_TERMS: &[&str] = words!(
 const LANDMARKS: &[&str] = words!(
     "station falls day foundation award prize medal trophy cup memorial expedition bridge tower dam glacier canyon \
      island islands airport stadium cathedral palace castle line"
+);
+
+/// Words that make a family of the name before them: "the Okafor family".
+const KIN: &[&str] = words!(
+    "family household brothers sisters siblings twins couple wedding residence children kids boys girls house home"
 );
 
 /// Words for streets that are hardly ever names.
@@ -53,10 +59,29 @@ pub fn drop(reading: &Reading<'_>, found: &mut Vec<Finding>) {
     };
     found.retain(|finding| match finding.label {
         Label::PersonName if is_within(&finding.words) => false,
-        Label::PersonName => !is_term(reading, finding) && !is_landmark(reading, &finding.words),
+        Label::PersonName => {
+            !is_term(reading, finding)
+                && !is_landmark(reading, &finding.words)
+                && !is_after_article(reading, &finding.words)
+        }
         Label::Location => !is_landmark(reading, &finding.words),
         _ => true,
     });
+}
+
+/// True for a name with a capital behind an article, which is one of a thing: "the Nile", "a Zorblax salad". A full name is a person's
+/// there, too: "the Maria Lopez case".
+fn is_after_article(reading: &Reading<'_>, words: &Range<usize>) -> bool {
+    let (first, last) = (&reading.tokens[words.start], &reading.tokens[words.end - 1]);
+    let is_full = words.len() > 1 && is_clear_given(first) && last.is(SURNAME) && !last.is(COMMON);
+    let is_family = KIN.contains(&reading.lower(words.end)) || last.lower.ends_with('s') && last.after != Break::None;
+    reading.cased
+        && first.capital
+        && words.start > 0
+        && reading.tokens[words.start - 1].after == Break::None
+        && matches!(reading.before(words.start, 1), "the" | "a" | "an")
+        && !is_full
+        && !is_family
 }
 
 /// True if words or those beside them are the name of a landmark, a day or a storm. An address has numbers, and a given
@@ -122,6 +147,23 @@ mod tests {
         assert!(is_named("With Ottersby, effect and cause differ.", 1));
         assert!(is_named("Is Mary's theorem right?", 1));
         assert!(is_named("Did Ottersby write it?", 1));
+    }
+
+    #[test]
+    fn a_name_behind_an_article_is_one_of_a_thing() {
+        let is_kept = |text: &str, words: Range<usize>| {
+            let turns: Vec<Turn<'_>> = text.split(' ').map(|text| Turn { text, ends: false }).collect();
+            let mut found = vec![Finding { words, label: Label::PersonName, confidence: 0.9, source: Source::Tagger }];
+            drop(&Reading::new(&turns), &mut found);
+            !found.is_empty()
+        };
+        assert!(!is_kept("The Ottersby is long.", 1..2));
+        assert!(!is_kept("We saw the Ottersby Wall there.", 3..5));
+        assert!(!is_kept("We had Ottersby salad there.", 2..3));
+        assert!(is_kept("We met the Ottersby family there.", 3..4));
+        assert!(is_kept("We read the Maria Lopez file there.", 3..5));
+        assert!(is_kept("We saw Ottersby there.", 2..3));
+        assert!(is_kept("we saw the ottersby there", 3..4), "no capitals");
     }
 
     #[test]

@@ -82,7 +82,10 @@ pub fn join(reading: &Reading<'_>, cues: &[Cued], tagged: &[Finding], found: &mu
         let is_term = tagged.label == Label::PersonName
             && MEDICAL.iter().any(|label| is_mere_mention(&tagged.words, *label, &touching));
         let is_mention = || is_mere_mention(&tagged.words, tagged.label, &touching);
-        let is_no_code = tagged.label.is_code() && !is_personal_code(reading, cues, &tagged.words, tagged.label);
+        let is_no_code = tagged.label.is_code()
+            && (holds_identifier(reading, &tagged.words)
+                || is_decimal(reading, &tagged.words)
+                || !is_personal_code(reading, cues, &tagged.words, tagged.label));
         let is_date = tagged.label == Label::DateOfBirth
             && touching
                 .iter()
@@ -91,6 +94,10 @@ pub fn join(reading: &Reading<'_>, cues: &[Cued], tagged: &[Finding], found: &mu
             || is_term
             || is_no_code
             || is_symbol(reading, &tagged)
+            || is_field_of_identifier(reading, cues, &tagged)
+            || is_stop_word(reading, &tagged)
+            || is_product(reading, &tagged)
+            || is_hash(reading, &tagged)
             || is_day_or_town(reading, &tagged)
             || tagged.label == Label::Location && places::is_topic(reading, &tagged.words)
             || is_date
@@ -182,7 +189,9 @@ fn is_plain_date(reading: &Reading<'_>, date: &Finding, confidence: f32) -> bool
 fn is_symbol(reading: &Reading<'_>, tagged: &Finding) -> bool {
     let is_word = |token: &Token<'_>| {
         let core = token.core();
-        let letters = core.chars().filter(|letter| letter.is_alphabetic()).count();
+        // "Wi-Fi" has no part of a word.
+        let letters = |part: &str| part.chars().filter(|letter| letter.is_alphabetic()).count();
+        let letters = core.split('-').map(letters).max().unwrap_or_default();
         let is_file = core.contains('.') && !token.capital;
         let is_known = STATE_CODES.contains(&core) || token.flags & (GIVEN | SURNAME | TOWN) != 0;
         let is_long = letters > 3 || letters > 2 && core.contains(char::is_lowercase);
@@ -251,6 +260,70 @@ fn is_everyday(reading: &Reading<'_>, tagged: &Finding) -> bool {
     };
     let tokens = &reading.tokens[tagged.words.clone()];
     tokens.iter().all(is_word) || (tokens.len() < 3 && tokens.iter().all(|token| token.core().chars().count() == 1))
+}
+
+/// True if an identifier that was found by its form is among the words: it is whole, and numbers beside it are others.
+fn holds_identifier(reading: &Reading<'_>, words: &Range<usize>) -> bool {
+    reading.tokens[words.clone()].iter().any(|token| token.form.is_some())
+}
+
+/// True for a number with a fraction: a measure, a price or a time in seconds.
+fn is_decimal(reading: &Reading<'_>, words: &Range<usize>) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_digit());
+    let parts = reading.tokens[words.start].core().split_once('.');
+    words.len() == 1 && parts.is_some_and(|(whole, part)| digits(whole) && digits(part) && part.len() < 3)
+}
+
+/// True if a name is a word before a number of a bank, a network or a state, and names its kind: "IBAN: DE89", "Bitcoin 1A1z".
+fn is_field_of_identifier(reading: &Reading<'_>, cues: &[Cued], tagged: &Finding) -> bool {
+    let form = reading.tokens.get(tagged.words.end).and_then(|next| next.form);
+    let is_personal = matches!(form, Some(Label::PhoneNumber | Label::EmailAddress | Label::Url | Label::Username));
+    tagged.label == Label::PersonName
+        && tagged.words.len() == 1
+        && (form.is_some() && !is_personal || cues::holds(cues, tagged.words.start))
+}
+
+/// True for a name that stands for a thing and its number: "RAM: 64 GB", "AMD Zorblax 9".
+fn is_product(reading: &Reading<'_>, tagged: &Finding) -> bool {
+    let tokens = &reading.tokens[tagged.words.clone()];
+    let is_listed = tokens.iter().any(|token| token.flags & (GIVEN | SURNAME) != 0);
+    let last = &tokens[tokens.len() - 1];
+    let number = reading.tokens.get(tagged.words.end).map_or("", |next| next.core());
+    let has_digit = number.contains(|letter: char| letter.is_ascii_digit());
+    let is_short = has_digit && number.len() < 6;
+    let near = tagged.words.start.saturating_sub(3)..(tagged.words.end + 3).min(reading.tokens.len());
+    let is_mixed = reading.tokens[near].iter().any(|token| token.core().contains(char::is_lowercase));
+    let is_shouted = is_mixed && is_all_capitals(tokens[0].core());
+    let is_field = tokens.len() == 1 && last.text.ends_with(':') && is_short && (is_shouted || !is_listed);
+    let is_brand = is_short && last.after == Break::None && is_shouted && !is_listed;
+    tagged.label == Label::PersonName && (is_field || is_brand)
+}
+
+fn is_all_capitals(word: &str) -> bool {
+    word.len() > 2 && word.chars().all(char::is_uppercase)
+}
+
+/// True for a name before a hash, or a date of birth that is one.
+fn is_hash(reading: &Reading<'_>, tagged: &Finding) -> bool {
+    const LONGEST_DATE: usize = 20;
+    let is_long = |at: usize| {
+        reading.tokens.get(at).is_some_and(|token| {
+            let core = token.core();
+            core.len() > LONGEST_DATE && core.contains(|letter: char| letter.is_ascii_digit())
+        })
+    };
+    match tagged.label {
+        Label::DateOfBirth => tagged.words.clone().any(is_long),
+        Label::PersonName => reading.tokens[tagged.words.end - 1].text.ends_with(':') && is_long(tagged.words.end),
+        _ => false,
+    }
+}
+
+/// True if a name is one word in lower case that is in no name: "ok".
+fn is_stop_word(reading: &Reading<'_>, tagged: &Finding) -> bool {
+    let token = &reading.tokens[tagged.words.start];
+    let is_name = token.flags & (GIVEN | SURNAME) != 0 && tagged.confidence >= SURE;
+    tagged.label == Label::PersonName && tagged.words.len() == 1 && !token.capital && is_stop(&token.lower) && !is_name
 }
 
 /// True if words are a code, by a digit or a mark in them or because they are many, and no cue says that it is nobody's.
@@ -377,6 +450,32 @@ mod tests {
         assert_eq!(account("it starts with a zero here", 3..5), []);
         assert_eq!(account("the order number is 48210 today", 4..5), []);
         assert_eq!(account("he gave me oh four nine then", 3..6), [(3..6, Label::AccountNumber, Source::Tagger)]);
+    }
+
+    #[test]
+    fn numbers_beside_an_identifier_and_its_field_are_no_part_of_it() {
+        let found = |text: &str, words: Range<usize>, label| {
+            let turns = turns(text);
+            let tagged = [Finding { words, label, confidence: 0.99, source: Source::Tagger }];
+            let mut reading = Reading::new(&turns);
+            reading.mark(&[(1, Label::BankingInformation)]);
+            let found = find_in(&reading, &tagged).into_iter().filter(|finding| finding.confidence >= MIN_CONFIDENCE);
+            let found = super::super::resolve(&reading, found.collect());
+            found.into_iter().map(|finding| (finding.words, finding.label)).collect::<Vec<_>>()
+        };
+        let bank = [(1..2, Label::BankingInformation)];
+        assert_eq!(found("SSN: 130-07-5728 1 2 3", 1..5, Label::UsSocialSecurityNumber), bank);
+        assert_eq!(found("it 4111111111111111 123", 1..3, Label::PhoneNumber), bank);
+        assert_eq!(found("Zorbcoin 1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa", 0..1, Label::PersonName), bank);
+        assert_eq!(joined("1607635102.00 -0.96", 0..1, Label::AccountNumber, 0.99), []);
+        assert_eq!(joined("Aadhaar 2345 6789 0123", 0..1, Label::PersonName, 0.99).len(), 1);
+        assert_eq!(joined("It has RAM: 64 GB here", 2..3, Label::PersonName, 0.99), []);
+        assert_eq!(joined("An AMD Zorblax 9 here", 1..3, Label::PersonName, 0.99), []);
+        assert_eq!(joined("So Wi-Fi is free", 1..2, Label::PersonName, 0.99), []);
+        let hash = "Hash: sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+        assert_eq!(joined(hash, 1..2, Label::DateOfBirth, 0.99), []);
+        assert_eq!(joined(hash, 0..1, Label::PersonName, 0.99), []);
+        assert_eq!(joined("1120 ok", 1..2, Label::PersonName, 0.8), []);
     }
 
     #[test]

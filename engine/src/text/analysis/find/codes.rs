@@ -99,6 +99,9 @@ fn classify(reading: &Reading<'_>, code: &Code, cues: &[Cued]) -> Option<(Label,
     if let Some(label) = checked(code) {
         return Some((label, 0.99));
     }
+    if holds_spoken_card(code) {
+        return Some((Label::CreditCardNumber, 0.9));
+    }
     let start = code.words.start;
     let next = reading.lower(code.words.end);
     let amount = is_amount(reading, code, next);
@@ -228,6 +231,18 @@ fn checked(code: &Code) -> Option<Label> {
         return Some(Label::VehicleId);
     }
     None
+}
+
+/// True if spoken digits begin with the number of a card, and go on with its expiry date or security code.
+fn holds_spoken_card(code: &Code) -> bool {
+    code.spoken
+        && code.letters == 0
+        && (19..=24).contains(&code.digits)
+        && code.text.starts_with(['3', '4', '5', '6'])
+        && [15, 16].iter().any(|length| {
+            let (card, rest) = code.text.split_at(*length);
+            has_luhn_check(card) && is_month_first(&rest[..rest.len().min(4)])
+        })
 }
 
 /// The checksum of card numbers.
@@ -422,6 +437,14 @@ mod tests {
         ] {
             assert_eq!(hidden(&format!("Then try {number}, please.")), "Then try [PHONE_NUMBER], please.", "{number}");
         }
+    }
+
+    #[test]
+    fn a_spoken_card_number_goes_on_with_its_date() {
+        let card = "four one one one one one one one one one one one one one one one";
+        assert_eq!(hidden(&format!("it is {card} twelve twenty seven one two three")), "it is [CREDIT_CARD_NUMBER]");
+        let other = format!("it is {card} nine nine nine one two three");
+        assert_eq!(hidden(&other), other);
     }
 
     #[test]

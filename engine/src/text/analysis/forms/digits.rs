@@ -29,6 +29,13 @@ static PERSONAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
     )
 });
 
+/// The expiry date behind a card number, and its security code.
+static CARD_REST: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    compiled(
+        r"^[ \t]*[,;|]?[ \t]*((?:0[1-9]|1[0-2]) ?/ ?(?:20)?[2-9]\d)\b(?:[ \t]*[,;|]?[ \t]*(?:cvv:?[ \t]*)?(\d{3,4})\b)?",
+    )
+});
+
 /// Shapes of card numbers, in lengths of groups.
 const CARDS: [&[usize]; 7] = [&[16], &[15], &[14], &[19], &[4, 4, 4, 4], &[4, 6, 5], &[4, 6, 4]];
 
@@ -99,7 +106,13 @@ fn cards(text: &str, claim: &mut impl FnMut(Range<usize>, Label)) {
         });
         match shape {
             Some(shape) => {
-                claim(groups[at].start..groups[at + shape.len() - 1].end, Label::CreditCardNumber);
+                let end = groups[at + shape.len() - 1].end;
+                claim(groups[at].start..end, Label::CreditCardNumber);
+                if let Some(rest) = CARD_REST.as_ref().and_then(|rest| rest.captures(&text[end..])) {
+                    for (part, label) in [(1, Label::CreditCardExpiration), (2, Label::CreditCardCvv)] {
+                        rest.get(part).into_iter().for_each(|part| claim(end + part.start()..end + part.end(), label));
+                    }
+                }
                 at += shape.len();
             }
             None => at += 1,

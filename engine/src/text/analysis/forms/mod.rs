@@ -34,7 +34,7 @@ struct Pattern {
 
 /// Patterns in the order in which they claim their characters.
 static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
-    let table: [(Label, &str, Check); 13] = [
+    let table: [(Label, &str, Check); 14] = [
         (
             Label::Password,
             r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)",
@@ -68,6 +68,11 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
             r#"(?ix)(?P<key> [a-z0-9_.-]* (?: passw(?:or)?d | passphrase | passcode | pwd | secret | token | (?:api|access|auth|account|secret|private|encryption)[_-]?key ) (?:[_-]?id)? ["']? )
                \s* (?P<sign> :=|=>|=|: ) \s* (?: "(?P<double>[^"\n]+)" | '(?P<single>[^'\n]+)' | (?P<bare>[^\s,;&"'{}<>|()\[\]]+) )"#,
             |_, _, after| !after.starts_with(['(', '[']),
+        ),
+        (
+            Label::Password,
+            r"(?i)\b(?:secret|token|key|credential|password)s?:? +(?:is +|was +)?(?P<value>[0-9a-z+/_-]{24,}=*)",
+            |_, found, _| is_random(found) && found.contains(char::is_uppercase) && found.contains(char::is_lowercase),
         ),
         (Label::IpAddress, r"\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2}\b)?", |before, found, after| {
             let is_build = after.trim_start().starts_with("build ");
@@ -256,7 +261,7 @@ mod tests {
 
     #[test]
     fn every_pattern_is_a_regular_expression() {
-        assert_eq!(PATTERNS.len(), 13);
+        assert_eq!(PATTERNS.len(), 14);
         for secret in ["AKIAIOSFODNN7EXAMPLE", "ghp_16C7e42F292c6912E7710c838347Ae178B4a", "sk-proj-a1b2c3d4e5f6g7h8"] {
             assert_eq!(hidden(&format!("It uses {secret}.")), "It uses [PASSWORD].");
         }
@@ -292,6 +297,9 @@ mod tests {
             ("page 3 415-555-2671 24/7", "page 3 [PHONE_NUMBER] 24/7"),
             ("4111 1111 1111 1111 123", "[CREDIT_CARD_NUMBER] 123"),
             ("DE89370400440532013000 500", "[BANKING_INFORMATION] 500"),
+            ("4111-1111-1111-1111 12/27", "[CREDIT_CARD_NUMBER] [CREDIT_CARD_EXPIRATION]"),
+            ("Jo|4111111111111111|12/27|123", "Jo|[CREDIT_CARD_NUMBER]|[CREDIT_CARD_EXPIRATION]|[CREDIT_CARD_CVV]"),
+            ("4111 1111 1111 1111, 3/4 cups", "[CREDIT_CARD_NUMBER], 3/4 cups"),
             ("+14155552671 2", "[PHONE_NUMBER] 2"),
         ] {
             assert_eq!(hidden(text), expected);
@@ -316,6 +324,7 @@ mod tests {
         for (text, expected) in [
             ("pwd=Winter24", "pwd=[PASSWORD]"),
             ("passwd: xk9-horse", "passwd: [PASSWORD]"),
+            ("key X secret wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "key X secret [PASSWORD]"),
             ("DB_PASSWORD=tiger", "DB_PASSWORD=[PASSWORD]"),
             (r#""api_key": "a8f5f167f44f""#, r#""api_key": "[PASSWORD]""#),
             (r#"{"password":"s3cr3t","port":80}"#, r#"{"password":"[PASSWORD]","port":80}"#),
