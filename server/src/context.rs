@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use hyper::header::ACCEPT_ENCODING;
-use hyper::{HeaderMap, Request};
+use hyper::{HeaderMap, Request, Uri};
 
 use crate::auth::session_token::{AgentClaims, SecretClaims, SessionClaims};
 use crate::auth::visitor::Visitor;
@@ -133,6 +133,10 @@ impl RequestContext {
 
     pub fn headers(&self) -> &HeaderMap {
         self.request.headers()
+    }
+
+    pub fn uri(&self) -> &Uri {
+        self.request.uri()
     }
 
     /// True if the client takes a body that is compressed with gzip.

@@ -13,6 +13,7 @@ use tracing::Instrument as _;
 
 use crate::auth::visitor::{FORM_TOKEN, Visitor, check_token};
 use crate::auth::{Access, Identity};
+use crate::compat;
 use crate::context::{RequestContext, path_param};
 use crate::dashboard::frame;
 use crate::http::connection::RequestHandler;
@@ -186,11 +187,13 @@ fn has_coding(request: &Request<RequestBody>) -> bool {
 }
 
 /// The form of an error's body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum ErrorShape {
     Service,
     /// Of the paths below `/v1`, whose clients expect it.
     OpenAi,
+    /// Of another protocol.
+    Compat(fn(&ApiError) -> Response),
     /// A page, for a browser that asks for one.
     Page,
 }
@@ -200,6 +203,8 @@ impl ErrorShape {
         let accepts = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
         if is_dashboard && accepts.contains("text/html") {
             Self::Page
+        } else if let Some(write) = compat::error_response(request.uri().path()) {
+            Self::Compat(write)
         } else if request.uri().path().trim_start_matches("/try").starts_with("/v1/") {
             Self::OpenAi
         } else {
@@ -211,6 +216,7 @@ impl ErrorShape {
         match self {
             Self::Service => error.response(),
             Self::OpenAi => error.openai_response(),
+            Self::Compat(write) => write(error),
             Self::Page => frame::error_page(error),
         }
     }

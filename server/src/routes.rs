@@ -11,7 +11,7 @@ use crate::api::{
 };
 use crate::auth::openid as auth_openid;
 use crate::auth::{Access, SignedFor};
-use crate::compat::{asr_webservice, whisper_server};
+use crate::compat::{asr_webservice, deepgram, whisper_server};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{
     self, assets, audio, checkout, forgot, frame, join, keys, openid, operator, playground, reference, sign_in,
@@ -453,6 +453,24 @@ pub static ROUTES: &[Route] = &[
         Access::AnyApiKey,
         handler!(asr_webservice::detect_language, transcripts),
     ),
+    undocumented(
+        Surface::Api,
+        Method::POST,
+        "/v1/listen",
+        Access::AnyApiKey,
+        handler!(deepgram::listen::create, transcripts),
+    ),
+    undocumented(
+        Surface::Api,
+        Method::GET,
+        "/v1/listen",
+        Access::AnyApiKey,
+        handler!(deepgram::live::connect, realtime),
+    ),
+    undocumented(Surface::Api, Method::POST, "/v1/speak", Access::AnyApiKey, handler!(deepgram::speak::create, speech)),
+    undocumented(Surface::Api, Method::GET, "/v1/speak", Access::AnyApiKey, |state, request| {
+        Box::pin(deepgram::speak::socket::connect(state.realtime.clone(), state.speech.clone(), request))
+    }),
     api(
         Method::POST,
         "/v1/realtime/client_secrets",

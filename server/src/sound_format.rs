@@ -59,19 +59,55 @@ impl SoundFormat {
 /// Length of [`wav_header`], bytes.
 pub const WAV_HEADER_BYTES: u32 = 44;
 
+/// The coding of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// 16 bits, little-endian.
+    Pcm,
+    /// As A-law, of ITU-T G.711.
+    Mulaw,
+    Alaw,
+}
+
+impl Encoding {
+    /// Bytes of a sample.
+    pub fn bytes(self) -> u16 {
+        match self {
+            Self::Pcm => 2,
+            Self::Mulaw | Self::Alaw => 1,
+        }
+    }
+
+    /// As a WAV file names it.
+    fn wav_tag(self) -> u16 {
+        match self {
+            Self::Pcm => 1,
+            Self::Alaw => 6,
+            Self::Mulaw => 7,
+        }
+    }
+}
+
 /// The header of a WAV file: mono, 16 bits, at this rate in hertz. The length of a stream is not known, and stands as the largest there is.
 pub fn wav_header(rate: u32, data_bytes: Option<u32>) -> Vec<u8> {
+    wav_header_of(Encoding::Pcm, 1, rate, data_bytes)
+}
+
+/// The header of a WAV file in this coding and with this number of channels.
+pub fn wav_header_of(encoding: Encoding, channels: u16, rate: u32, data_bytes: Option<u32>) -> Vec<u8> {
     let file_bytes = data_bytes.map_or(u32::MAX, |bytes| bytes.saturating_add(WAV_HEADER_BYTES - 8));
+    let frame_bytes = channels * encoding.bytes();
     let mut header = Vec::with_capacity(WAV_HEADER_BYTES as usize);
     header.extend(b"RIFF");
     header.extend(file_bytes.to_le_bytes());
     header.extend(b"WAVEfmt ");
     header.extend(16u32.to_le_bytes());
-    // PCM, one channel.
-    header.extend([1, 0, 1, 0]);
+    header.extend(encoding.wav_tag().to_le_bytes());
+    header.extend(channels.to_le_bytes());
     header.extend(rate.to_le_bytes());
-    header.extend((2 * rate).to_le_bytes());
-    header.extend([2, 0, 16, 0]);
+    header.extend((u32::from(frame_bytes) * rate).to_le_bytes());
+    header.extend(frame_bytes.to_le_bytes());
+    header.extend((8 * encoding.bytes()).to_le_bytes());
     header.extend(b"data");
     header.extend(data_bytes.unwrap_or(u32::MAX).to_le_bytes());
     header

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use data_encoding::HEXLOWER;
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -121,9 +122,16 @@ impl Form {
 
     /// Keeps the file: a transcript uses it.
     pub fn keep(self) {
-        if let Some(mut file) = self.file {
-            file.is_kept = true;
+        if let Some(file) = self.file {
+            file.keep();
         }
+    }
+}
+
+impl FormFile {
+    /// As [`Form::keep`].
+    pub fn keep(mut self) {
+        self.is_kept = true;
     }
 }
 
@@ -202,15 +210,30 @@ async fn store_file(
     let filename = visible::only(part.file_name().unwrap_or("audio")).chars().take(MAX_FILENAME_CHARS).collect();
     let sent = part.content_type().map_or_else(|| "application/octet-stream".into(), ToString::to_string);
     let content_type = if raw_rate.is_some() { "audio/wav".into() } else { sent };
+    store(state, account, filename, content_type, raw_rate.map(|rate| wav_header(rate, None)), part).await
+}
+
+/// Stores bytes as a complete upload, behind a header that its hash does not count.
+///
+/// # Errors
+/// As for every upload.
+pub async fn store<E: std::fmt::Display>(
+    state: &Arc<UploadsState>,
+    account: &AccountId,
+    filename: String,
+    content_type: String,
+    header: Option<Vec<u8>>,
+    bytes: impl Stream<Item = std::result::Result<Bytes, E>> + Unpin,
+) -> Result<FormFile> {
     let upload = new_upload(state, account.clone(), filename, content_type, None).await?;
     state.store.create_upload(&upload).await?;
     let mut file = FormFile { upload, sha256: String::new(), state: state.clone(), is_kept: false };
     let mut hash = Sha256::new();
-    let header = raw_rate.map(|rate| Ok(wav_header(rate, None).into()));
-    let bytes = stream::iter(header).chain(part).map_ok(|bytes| {
+    let bytes = bytes.map_ok(|bytes| {
         hash.update(&bytes);
         Frame::data(bytes)
     });
+    let bytes = stream::iter(header.map(|header| Ok(Frame::data(header.into())))).chain(bytes);
     let bytes = receive(state, &file.upload, None, StreamBody::new(bytes)).await?;
     if !state.store.mark_upload_ready(&file.upload.id, bytes as i64).await? {
         return Err(ApiError::not_found("The upload was deleted meanwhile."));

@@ -37,9 +37,22 @@ pub async fn transcribe(
         return Err(ApiError::invalid("The file is missing: the audio to transcribe."));
     };
     options.insert("upload_id".into(), file.upload.id.as_str().into());
+    transcribe_source(state, account, options, || form.keep()).await
+}
+
+/// Transcribes the recording that the options name, an upload or a URL; `begun` is called once its transcript exists.
+///
+/// # Errors
+/// As [`transcribe`].
+pub async fn transcribe_source(
+    state: &TranscriptsState,
+    account: &AccountId,
+    options: Map<String, Value>,
+    begun: impl FnOnce(),
+) -> Result<Arc<Transcript>> {
     let new = validate(state, account, Fields::of("form", Value::Object(options))?).await?;
     let id = start(state, &new).await?;
-    form.keep();
+    begun();
     let transcript = finished(state, account, &id).await?;
     if transcript.status == Status::Error {
         let error = transcript.error.as_deref().unwrap_or("the file could not be transcribed");

@@ -2,9 +2,20 @@
 //! that knows none of the others.
 
 pub mod asr_webservice;
+pub mod deepgram;
 pub mod whisper_server;
 
 use serde_json::{Map, Value};
+
+use crate::http::response::{ApiError, Response};
+
+/// How the protocol of a path writes an error that comes before its handler; none for paths of other protocols.
+pub fn error_response(path: &str) -> Option<fn(&ApiError) -> Response> {
+    match path {
+        "/v1/listen" | "/v1/speak" => Some(deepgram::error_response),
+        _ => None,
+    }
+}
 
 /// The options of a transcript that these protocols share. `auto` is no language, as an empty one.
 fn options(language: Option<&str>, prompt: Option<&str>, translates: bool) -> Map<String, Value> {

@@ -1,17 +1,10 @@
-//! Audio of a client in base64: 16-bit PCM, mu-law and A-law (ITU-T G.711).
+//! Audio of a client, in base64 or as bytes: 16-bit PCM, mu-law and A-law (ITU-T G.711).
 
 use auricle_engine::audio::RateConversion;
 use auricle_engine::converse::VOICE_RATE;
 use data_encoding::BASE64;
 
-/// The coding of samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encoding {
-    /// 16 bits, little-endian.
-    Pcm,
-    Mulaw,
-    Alaw,
-}
+pub use crate::sound_format::Encoding;
 
 /// The form of audio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,18 +34,22 @@ impl Decoder {
 
     /// The samples of a frame, -1 to 1; none if it is not base64.
     pub fn decode(&mut self, base64: &str) -> Option<Vec<f32>> {
-        let bytes = BASE64.decode(base64.as_bytes()).ok()?;
+        Some(self.samples(&BASE64.decode(base64.as_bytes()).ok()?))
+    }
+
+    /// The samples of bytes, -1 to 1.
+    pub fn samples(&mut self, bytes: &[u8]) -> Vec<f32> {
         let scale = |sample: i16| f32::from(sample) / 32_768.0;
-        Some(match self.encoding {
-            Encoding::Mulaw => bytes.into_iter().map(|byte| scale(from_mulaw(byte))).collect(),
-            Encoding::Alaw => bytes.into_iter().map(|byte| scale(from_alaw(byte))).collect(),
+        match self.encoding {
+            Encoding::Mulaw => bytes.iter().map(|byte| scale(from_mulaw(*byte))).collect(),
+            Encoding::Alaw => bytes.iter().map(|byte| scale(from_alaw(*byte))).collect(),
             Encoding::Pcm => {
-                let joined: Vec<u8> = self.odd.take().into_iter().chain(bytes).collect();
+                let joined: Vec<u8> = self.odd.take().into_iter().chain(bytes.iter().copied()).collect();
                 let (pairs, odd) = joined.as_chunks::<2>();
                 self.odd = odd.first().copied();
                 pairs.iter().map(|pair| scale(i16::from_le_bytes(*pair))).collect()
             }
-        })
+        }
     }
 }
 
@@ -74,6 +71,14 @@ impl Encoder {
     /// # Errors
     /// If the filter fails.
     pub fn encode(&mut self, samples: &[f32]) -> auricle_engine::Result<String> {
+        self.encode_bytes(samples).map(|bytes| BASE64.encode(&bytes))
+    }
+
+    /// The same as bytes.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn encode_bytes(&mut self, samples: &[f32]) -> auricle_engine::Result<Vec<u8>> {
         Ok(write(self.encoding, &self.conversion.push(samples)?))
     }
 
@@ -82,19 +87,26 @@ impl Encoder {
     /// # Errors
     /// As [`Encoder::encode`].
     pub fn finish(self) -> auricle_engine::Result<String> {
+        self.finish_bytes().map(|bytes| BASE64.encode(&bytes))
+    }
+
+    /// The same as bytes.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn finish_bytes(self) -> auricle_engine::Result<Vec<u8>> {
         let Self { encoding, conversion } = self;
         Ok(write(encoding, &conversion.finish()?))
     }
 }
 
-fn write(encoding: Encoding, samples: &[f32]) -> String {
+fn write(encoding: Encoding, samples: &[f32]) -> Vec<u8> {
     let samples = samples.iter().map(|sample| (sample * 32_768.0).round().clamp(-32_768.0, 32_767.0) as i16);
-    let bytes: Vec<u8> = match encoding {
+    match encoding {
         Encoding::Pcm => samples.flat_map(i16::to_le_bytes).collect(),
         Encoding::Mulaw => samples.map(to_mulaw).collect(),
         Encoding::Alaw => samples.map(to_alaw).collect(),
-    };
-    BASE64.encode(&bytes)
+    }
 }
 
 /// Added to a magnitude before its segment is found, of 14-bit samples in steps of 4.

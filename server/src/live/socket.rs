@@ -55,6 +55,7 @@ pub enum ClientMessage {
 #[derive(Debug)]
 pub enum ServerMessage {
     Text(String),
+    Binary(Bytes),
     Pong(Bytes),
     Close(u16, &'static str),
 }
@@ -287,6 +288,7 @@ async fn send<S: AsyncWrite + Unpin>(mut write: WebSocketWrite<WriteHalf<S>>, mu
         let closes = matches!(message, ServerMessage::Close(..));
         let frame = match message {
             ServerMessage::Text(text) => Frame::text(Payload::Owned(text.into_bytes())),
+            ServerMessage::Binary(bytes) => Frame::binary(Payload::Owned(bytes.into())),
             ServerMessage::Pong(payload) => Frame::pong(Payload::Owned(payload.into())),
             ServerMessage::Close(code, reason) => Frame::close(code, reason.as_bytes()),
         };

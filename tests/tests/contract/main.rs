@@ -20,6 +20,7 @@ mod dashboard_reference;
 mod dashboard_team;
 mod dashboard_transcript;
 mod dashboard_webhooks;
+mod deepgram;
 mod errors;
 mod failover;
 mod fairness;

@@ -176,7 +176,9 @@ pub fn run(mut program: Command, script: &str, service: &Service, args: &[&str])
         .arg(repository().join("tests/clients").join(script))
         .args(args)
         .env("OPENAI_BASE_URL", format!("{}/v1", service.api()))
-        .env("OPENAI_API_KEY", &account.key);
+        .env("OPENAI_API_KEY", &account.key)
+        .env("DEEPGRAM_URL", service.api())
+        .env("DEEPGRAM_API_KEY", &account.key);
     let run = ended(program.output().unwrap());
     assert_eq!(run.status, Some(0), "{}{}", run.stdout, run.stderr);
     serde_json::from_str(&run.stdout).unwrap()
@@ -191,17 +193,20 @@ pub fn python(packages: &str) -> Option<Command> {
         Command::new(program).args(["-c", &import]).output().is_ok_and(|output| output.status.success())
     });
     if found.is_none() {
-        skip("the Python package openai (pip install openai[realtime], AURICLE_PYTHON_TOOLS=ENVIRONMENT/bin)");
+        skip(&format!("the Python packages {packages} (.ci/run installs them, AURICLE_PYTHON_TOOLS=ENVIRONMENT/bin)"));
     }
     found.map(Command::new)
 }
 
-fn node() -> Option<Command> {
+/// Node, with this package.
+pub fn node(package: &str) -> Option<Command> {
     let modules = std::env::var_os("AURICLE_NODE_MODULES").map(PathBuf::from);
-    let has_package = modules.is_some_and(|modules| modules.join("openai").is_dir());
+    let has_package = modules.is_some_and(|modules| modules.join(package).is_dir());
     let has_node = Command::new("node").arg("--version").output().is_ok_and(|output| output.status.success());
     if !has_package || !has_node {
-        skip("node and the npm package openai (npm install openai, AURICLE_NODE_MODULES=FOLDER/node_modules)");
+        skip(&format!(
+            "node and the npm package {package} (npm install {package}, AURICLE_NODE_MODULES=FOLDER/node_modules)"
+        ));
         return None;
     }
     Some(Command::new("node"))
@@ -251,7 +256,7 @@ fn the_python_package_chats() {
 
 #[test]
 fn the_npm_package_transcribes() {
-    let Some(node) = node() else { return };
+    let Some(node) = node("openai") else { return };
     let found = run(node, "openai_client.mjs", service(), &["recognise", speech().to_str().unwrap()]);
     let text = found["text"].as_str().unwrap();
     assert!(text.contains("can do") && found["streamed"] == text, "{found}");
@@ -261,7 +266,7 @@ fn the_npm_package_transcribes() {
 
 #[test]
 fn the_npm_package_chats() {
-    let Some(node) = node() else { return };
+    let Some(node) = node("openai") else { return };
     let (_receiver, service) = chatting();
     let found = run(node, "openai_client.mjs", &service, &["chat"]);
     assert_eq!(
@@ -291,7 +296,7 @@ fn the_python_package_speaks() {
 
 #[test]
 fn the_npm_package_speaks() {
-    let Some(node) = node() else { return };
+    let Some(node) = node("openai") else { return };
     let service = Setup::local().voice().start();
     let found = run(node, "openai_client.mjs", &service, &["speak"]);
     assert!(found["pcm"].as_u64() > Some(2_000) && found["streamed"] == found["pcm"], "{found}");

@@ -3,7 +3,7 @@
 
 pub mod realtime;
 pub mod speech;
-mod speech_encoder;
+pub mod speech_encoder;
 pub mod transcription;
 pub mod transcriptions;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use auricle_engine::{Engine, Error, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechFrame, SpeechFrames};
+use auricle_engine::{Engine, Error, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechFrame};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 use hyper::StatusCode;
@@ -12,6 +12,7 @@ use crate::context::RequestContext;
 use crate::http::body::{self, Fields, MAX_JSON_BYTES};
 use crate::http::response::{ApiError, Response, Result, streamed};
 use crate::http::response_body::ResponseBroken;
+use crate::ids::AccountId;
 use crate::sharing::Places;
 use crate::sound_format::{SoundFormat, wav_header};
 
@@ -52,21 +53,8 @@ pub async fn create(state: Arc<SpeechState>, request: RequestContext) -> Result<
     let SpeechRequest { text, model, voice, format, speed } = parse(Fields::parse(&headers, &bytes)?)?;
     let engine = state.engine.as_ref().ok_or_else(|| unavailable("This process does not speak."))?;
     let encoder = speech_encoder::find(format)?;
-    let place = state.places.try_take(&account).ok_or_else(busy)?;
-    let options = select(engine, &model, voice)?.speed(speed).account(account.as_str());
-    let (mut input, mut frames) = engine.speak(&options).await.map_err(refused)?;
-    input.push(&text).map_err(refused)?;
-    input.finish();
-    // A failure before the first sound has a status of its own.
-    let first = match frames.next().await {
-        Some(frame) => frame.map_err(refused)?,
-        None => return Err(ApiError::validation("`input` has no word that the voice can read.")),
-    };
-    // The place is free again when the client has all, or leaves.
-    let sound = pcm(first, frames).map(move |part| {
-        let _ = &place;
-        part
-    });
+    let options = select(engine, &model, voice)?.speed(speed);
+    let sound = pcm(spoken(&state, &account, options, &text).await?);
     Ok(match encoder {
         Some(encoder) => streamed(format.content_type(), encoder.encode(sound).await?),
         None if format == SoundFormat::Wav => streamed(
@@ -75,6 +63,36 @@ pub async fn create(state: Arc<SpeechState>, request: RequestContext) -> Result<
         ),
         None => streamed(format.content_type(), sound),
     })
+}
+
+/// The speech of a text as it is made: samples, -1 to 1, at [`SPEECH_RATE`].
+///
+/// # Errors
+/// What fails before the first sound: 422 for a text or a voice that cannot be, 429 and 503 where there is no room, and no voice.
+pub async fn spoken(
+    state: &SpeechState,
+    account: &AccountId,
+    options: SpeakOptions,
+    text: &str,
+) -> Result<impl Stream<Item = std::result::Result<Vec<f32>, ResponseBroken>> + Send + Unpin + 'static> {
+    let engine = state.engine.as_ref().ok_or_else(|| unavailable("This process does not speak."))?;
+    let place = state.places.try_take(account).ok_or_else(busy)?;
+    let (mut input, mut frames) = engine.speak(&options.account(account.as_str())).await.map_err(refused)?;
+    input.push(text).map_err(refused)?;
+    input.finish();
+    let first = match frames.next().await {
+        Some(frame) => frame.map_err(refused)?,
+        None => return Err(ApiError::validation("The text has no word that the voice can read.")),
+    };
+    let frames = stream::iter([Ok(first)]).chain(frames);
+    Ok(Box::pin(frames.map(move |frame| {
+        // The place is free again when the client has all, or leaves.
+        let _ = &place;
+        frame.map(|frame: SpeechFrame| frame.samples).map_err(|error| {
+            tracing::error!(%error, "speech ended early");
+            ResponseBroken
+        })
+    })))
 }
 
 fn parse(mut fields: Fields) -> Result<SpeechRequest> {
@@ -130,7 +148,7 @@ fn busy() -> ApiError {
 }
 
 /// The response for an error of the engine.
-fn refused(error: Error) -> ApiError {
+pub fn refused(error: Error) -> ApiError {
     match error {
         Error::UnknownVoice(_) | Error::Language(_) | Error::InvalidOption(_) => {
             ApiError::validation(format!("`voice`: {error}."))
@@ -142,21 +160,11 @@ fn refused(error: Error) -> ApiError {
 }
 
 /// The samples of speech, as bytes.
-fn pcm(
-    first: SpeechFrame,
-    frames: SpeechFrames,
+pub fn pcm(
+    sound: impl Stream<Item = std::result::Result<Vec<f32>, ResponseBroken>> + Send + Unpin + 'static,
 ) -> impl Stream<Item = std::result::Result<Bytes, ResponseBroken>> + Send + Unpin + 'static {
-    let frames = stream::iter([Ok(first)]).chain(frames);
-    Box::pin(frames.map(|frame| match frame {
-        Ok(frame) => {
-            let sample = |sample: &f32| ((sample.clamp(-1.0, 1.0) * 32_767.0).round() as i16).to_le_bytes();
-            Ok(frame.samples.iter().flat_map(sample).collect::<Vec<u8>>().into())
-        }
-        Err(error) => {
-            tracing::error!(%error, "speech ended early");
-            Err(ResponseBroken)
-        }
-    }))
+    let sample = |sample: &f32| ((sample.clamp(-1.0, 1.0) * 32_767.0).round() as i16).to_le_bytes();
+    sound.map(move |samples| samples.map(|samples| samples.iter().flat_map(sample).collect::<Vec<u8>>().into()))
 }
 
 #[cfg(test)]

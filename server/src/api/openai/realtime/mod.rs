@@ -9,7 +9,7 @@ mod item;
 mod recognizer;
 mod session;
 mod settings;
-mod speech_gate;
+pub mod speech_gate;
 mod turns;
 
 use std::sync::Arc;
@@ -37,7 +37,8 @@ use crate::store::Account;
 use conversation::is_conversation_model;
 use frames::{Fault, ServerEvent, SessionObject};
 use session::{Opening, Session};
-use settings::{Settings, Transcription, TurnDetection};
+pub use settings::TurnDetection;
+use settings::{Settings, Transcription};
 
 /// The model of conversations.
 const AGENT: &str = "svc-agent";
