@@ -1,12 +1,15 @@
 // Uses a service through OpenAI's own package, of which only the base URL and the key are set.
 //
-// Usage: openai_client.mjs recognise FILE | chat | speak, with OPENAI_BASE_URL, OPENAI_API_KEY and the folder of the packages in
+// Usage: openai_client.mjs recognise FILE | chat | speak | talk PCM, with OPENAI_BASE_URL, OPENAI_API_KEY and the folder of the packages in
 // AURICLE_NODE_MODULES. Prints one JSON object.
 
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
+import net from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 
-const OpenAI = createRequire(process.env.AURICLE_NODE_MODULES + '/')('openai').default;
+const require = createRequire(process.env.AURICLE_NODE_MODULES + '/');
+const OpenAI = require('openai').default;
 
 async function recognise(path) {
   const client = new OpenAI();
@@ -61,5 +64,51 @@ async function speak() {
   return found;
 }
 
-const commands = { recognise, chat, speak };
+async function talk(path) {
+  const { OpenAIRealtimeWS } = require('openai/realtime/ws');
+  // The package knows sockets over TLS alone, which a proxy ends; here it is left out.
+  const { hostname, port } = new URL(process.env.OPENAI_BASE_URL);
+  const options = { createConnection: () => net.connect(Number(port), hostname) };
+  const connection = await OpenAIRealtimeWS.create(new OpenAI(), { model: 'gpt-realtime', options });
+  const found = { kinds: new Set(), errors: [], heard: [] };
+  const until = (kind) => new Promise((resolve) => connection.once(kind, resolve));
+  connection.on('event', (event) => found.kinds.add(event.type));
+  connection.on('error', (error) => found.errors.push(error.error?.code ?? error.message));
+  connection.on('conversation.item.input_audio_transcription.completed', (event) => found.heard.push(event.transcript));
+  const audio = fs.readFileSync(path); // PCM16, little-endian, mono, 24 kHz
+  const say = async () => {
+    for (let at = 0; at < audio.length; at += 4800) {
+      const piece = audio.subarray(at, at + 4800).toString('base64');
+      connection.send({ type: 'input_audio_buffer.append', audio: piece });
+      await sleep(90);
+    }
+  };
+  await until('session.created');
+  const input = {
+    transcription: { model: 'gpt-4o-transcribe' },
+    turn_detection: { type: 'semantic_vad', eagerness: 'high' },
+  };
+  connection.send({ type: 'session.update', session: { type: 'realtime', instructions: 'Be brief.', audio: { input } } });
+  const { session } = await until('session.updated');
+  found.detection = session.audio.input.turn_detection.type;
+  let done = until('response.done');
+  await say();
+  found.answer = (await done).response.output[0].content[0].transcript;
+  // A story that the caller interrupts.
+  done = until('response.done');
+  const content = [{ type: 'input_text', text: 'Tell me a story.' }];
+  connection.send({ type: 'conversation.item.create', item: { type: 'message', role: 'user', content } });
+  connection.send({ type: 'response.create' });
+  await until('response.output_audio.delta');
+  const heard = until('conversation.item.input_audio_transcription.completed');
+  await say();
+  const { response } = await done;
+  found.interrupted = [response.status, response.status_details.reason];
+  found.said = response.output[0].content[0].transcript;
+  await heard;
+  connection.close();
+  return { ...found, kinds: [...found.kinds].sort() };
+}
+
+const commands = { recognise, chat, speak, talk };
 console.log(JSON.stringify(await commands[process.argv[2]](...process.argv.slice(3))));

@@ -36,6 +36,7 @@ mod numbers;
 mod openai;
 mod openapi;
 mod realtime;
+mod realtime_frameworks;
 mod realtime_openai;
 mod realtime_openai_conversations;
 mod serve;

@@ -198,7 +198,7 @@ pub fn python(packages: &str) -> Option<Command> {
     found.map(Command::new)
 }
 
-/// Node, with this package.
+/// Node with this package.
 pub fn node(package: &str) -> Option<Command> {
     let modules = std::env::var_os("AURICLE_NODE_MODULES").map(PathBuf::from);
     let has_package = modules.is_some_and(|modules| modules.join(package).is_dir());

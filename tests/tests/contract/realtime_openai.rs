@@ -420,6 +420,18 @@ fn sessions_of_no_kind_and_unknown_models_are_refused_in_words() {
     }
     let (mut session, _) = Session::connect(service(), "?model=whisper-1", &[("authorization", &bearer)]).unwrap();
     assert_eq!(session.next()["session"]["audio"]["input"]["transcription"]["model"], "whisper-1");
+    // The clients of this one end their turns.
+    let (mut session, _) =
+        Session::connect(service(), "?model=gpt-live-transcribe", &[("authorization", &bearer)]).unwrap();
+    assert!(session.next()["session"]["audio"]["input"]["turn_detection"].is_null());
+    let mut session = Session::open(&service().account());
+    let named = |model: &str| json!({ "transcription": { "model": model } });
+    let detection = |updated: Value| updated["session"]["audio"]["input"]["turn_detection"]["type"].clone();
+    assert_eq!(detection(session.update(&named("gpt-realtime-whisper"))), Value::Null);
+    let mut asked = named("gpt-live-transcribe");
+    asked["turn_detection"] = json!({ "type": "semantic_vad" });
+    assert_eq!(detection(session.update(&asked)), "semantic_vad");
+    assert_eq!(detection(session.update(&named("gpt-live-transcribe"))), "semantic_vad");
 }
 
 #[test]

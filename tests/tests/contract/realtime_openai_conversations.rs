@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use auricle_tests::chat_replies::{COMPLETIONS, calls, says};
+use auricle_tests::chat_replies::{COMPLETIONS, calls, delta, end, says, stream_of};
 use auricle_tests::{Account, Delivery, Reply, Service, Setup, eventually, spoken};
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
-use crate::openai::{python, run};
+use crate::openai::{node, python, run};
 use crate::realtime_openai::{SECRETS, Session, TENTH};
 use crate::voice_agent::{mulaw, sentence, upstream, weather};
 
@@ -257,6 +257,33 @@ fn functions_are_called_and_their_outputs_answered() {
 }
 
 #[test]
+fn a_call_comes_while_the_words_before_it_are_spoken() {
+    let call = json!({ "index": 0, "id": "call_0", "type": "function", "function": { "name": "weather", "arguments": "{\"place\":\"Rome\"}" } });
+    let mut answer = vec![delta(json!({ "content": LONG })), delta(json!({ "tool_calls": [call] }))];
+    answer.extend(end("tool_calls"));
+    let (receiver, service, account) = upstream([stream_of(&answer), says(&["It is sunny."])]);
+    let mut talk = talk(&service, &account, &json!({ "tools": [weather()] }));
+    write(&mut talk, "What is the weather in Rome?");
+    respond(&mut talk, &json!({}));
+    let before = talk.all_until("response.function_call_arguments.done");
+    let after = talk.all_until("response.done");
+    assert!(after.iter().any(|event| event["type"] == "response.output_audio.delta"), "{:?}", order(&after));
+    let response = &after.last().unwrap()["response"];
+    let kinds: Vec<&str> =
+        response["output"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
+    assert_eq!((kinds, &response["status"]), (vec!["message", "function_call"], &json!("completed")));
+    let called = before.last().unwrap();
+    assert_eq!((&called["output_index"], &called["item_id"]), (&json!(1), &response["output"][1]["id"]));
+    talk.send(&json!({ "type": "conversation.item.create", "item": { "type": "function_call_output", "call_id": called["call_id"], "output": "clear sky" } }));
+    talk.until("conversation.item.done");
+    respond(&mut talk, &json!({}));
+    done(&mut talk);
+    let roles: Vec<Value> =
+        messages(&receiver.wait(COMPLETIONS, 2)[1]).iter().map(|message| message["role"].clone()).collect();
+    assert_eq!(roles[1..], ["user", "assistant", "tool"], "{roles:?}");
+}
+
+#[test]
 fn a_caller_interrupts_and_a_client_cancels() {
     let (receiver, service, account) = upstream([says(&[&LONG.repeat(8)])]);
     let mut talk = talk(&service, &account, &json!({}));
@@ -291,6 +318,13 @@ fn a_caller_interrupts_and_a_client_cancels() {
     assert_eq!((status.as_str(), &response["status_details"]["reason"]), ("cancelled", &json!("client_cancelled")));
     talk.send(&json!({ "type": "response.cancel" }));
     assert_eq!(talk.fault().0, "response_cancel_not_active");
+    // A reply is cut while it is spoken.
+    respond(&mut talk, &json!({}));
+    let id = talk.until("response.output_audio.delta")["item_id"].clone();
+    talk.send(&json!({ "type": "conversation.item.truncate", "item_id": id, "content_index": 0, "audio_end_ms": 0 }));
+    let (response, status) = done(&mut talk);
+    assert_eq!((status.as_str(), &response["status_details"]["reason"]), ("cancelled", &json!("client_cancelled")));
+    assert_eq!(talk.until("conversation.item.truncated")["item_id"], id);
     let asked = messages(receiver.wait(COMPLETIONS, 2).last().unwrap());
     assert!(asked.iter().any(|message| message["role"] == "assistant" && message["content"] == said), "{asked:?}");
 }
@@ -408,8 +442,16 @@ fn faults_name_their_event_and_the_conversation_lives() {
         (json!({ "type": "input_audio_buffer.append", "audio": "no base64!" }), "invalid_value", json!("audio")),
         (json!({ "type": "input_audio_buffer.commit" }), "input_audio_buffer_commit_empty", Value::Null),
         (json!({ "type": "response.cancel" }), "response_cancel_not_active", Value::Null),
-        (json!({ "type": "conversation.item.retrieve", "item_id": "x" }), "item_not_found", json!("item_id")),
-        (json!({ "type": "conversation.item.delete", "item_id": "x" }), "item_not_found", json!("item_id")),
+        (
+            json!({ "type": "conversation.item.retrieve", "item_id": "x" }),
+            "item_retrieve_invalid_item_id",
+            json!("item_id"),
+        ),
+        (
+            json!({ "type": "conversation.item.delete", "item_id": "x" }),
+            "item_delete_invalid_item_id",
+            json!("item_id"),
+        ),
         (create(json!({ "type": "message", "role": "user", "content": picture })), "invalid_value", json!("item")),
         (create(json!({ "type": "mcp_approval_response" })), "invalid_value", json!("item")),
         (response(json!({ "prompt": { "id": "p" } })), "invalid_value", json!("response")),
@@ -418,7 +460,7 @@ fn faults_name_their_event_and_the_conversation_lives() {
         (update(json!({ "type": "transcription" })), "invalid_value", json!("session")),
         (update(json!({ "model": "gpt-9" })), "model_not_found", json!("session")),
         (update(json!({ "output_modalities": ["text", "audio"] })), "invalid_value", json!("session")),
-        (update(json!({ "tracing": "auto" })), "invalid_value", json!("session")),
+        (update(json!({ "tracing": 5 })), "invalid_value", json!("session")),
         (update(json!({ "truncation": "disabled" })), "invalid_value", json!("session")),
         (update(json!({ "audio": { "output": { "voice": "siri" } } })), "invalid_value", json!("session")),
         (update(json!({ "audio": { "output": { "speed": 9 } } })), "invalid_value", json!("session")),
@@ -548,5 +590,28 @@ fn the_python_package_talks() {
     assert_eq!(found["interrupted"], json!(["cancelled", "turn_detected"]));
     let said = found["said"].as_str().unwrap();
     assert!(long.starts_with(said) && said.len() < 400, "{said}");
-    assert_eq!(found["error"], "item_not_found");
+    assert_eq!(found["error"], "item_retrieve_invalid_item_id");
+}
+
+#[test]
+fn the_npm_package_talks() {
+    let Some(node) = node("openai") else { return };
+    let long = LONG.repeat(8);
+    let (_receiver, service, _) = upstream([says(&["Good morning."]), says(&[&long]), says(&["Goodbye."])]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("speech.pcm");
+    std::fs::write(&path, sentence()).unwrap();
+    let found = run(node, "openai_client.mjs", &service, &["talk", path.to_str().unwrap()]);
+    assert_eq!((&found["detection"], &found["errors"]), (&json!("semantic_vad"), &json!([])), "{found}");
+    assert_eq!(
+        (&found["answer"], &found["interrupted"]),
+        (&json!("Good morning."), &json!(["cancelled", "turn_detected"]))
+    );
+    let said = found["said"].as_str().unwrap();
+    assert!(long.starts_with(said) && said.len() < 400, "{said}");
+    let heard = found["heard"].as_array().unwrap();
+    assert!(
+        heard.len() >= 2 && heard.iter().all(|text| text.as_str().unwrap().to_lowercase().contains("you")),
+        "{found}"
+    );
 }

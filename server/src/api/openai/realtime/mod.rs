@@ -240,7 +240,7 @@ fn asked(request: &RequestContext) -> Result<std::result::Result<(Payer, Asked),
                 Some(Asked::Transcription(settings)) => settings,
                 _ => Settings::default(),
             };
-            settings.audio.input.transcription.model = model;
+            settings.set_model(&model);
             Asked::Transcription(settings)
         }
         (None, None) if transcribes => Asked::Transcription(Settings::default()),

@@ -22,6 +22,8 @@ const MAX_PROMPT: usize = 4_096;
 /// The most keywords, and the longest, in characters.
 const MAX_KEYWORDS: usize = 100;
 const MAX_KEYWORD: usize = 100;
+/// Models in whose sessions the client's commits end turns, unless it asks for their detection.
+const COMMITTED_MODELS: [&str; 2] = ["gpt-realtime-whisper", "gpt-live-transcribe"];
 /// The most languages of a list.
 const MAX_LANGUAGES: usize = 16;
 
@@ -342,16 +344,27 @@ impl Settings {
         Ok(settings)
     }
 
+    /// Sets the model. With some of them the client ends the turns, unless it asks for their detection.
+    pub fn set_model(&mut self, model: &str) {
+        let input = &mut self.audio.input;
+        if input.transcription.model != model && COMMITTED_MODELS.contains(&model) {
+            input.turn_detection = None;
+        }
+        model.clone_into(&mut input.transcription.model);
+    }
+
     /// Reads the transcription, the detection of turns and the noise reduction, which have these names. Null resets the first, and turns the
     /// second off.
     fn read_rest(&mut self, fields: &mut Fields, [transcription, turns, noise]: [&str; 3]) -> Result<()> {
-        let input = &mut self.audio.input;
         if fields.has(transcription) {
-            input.transcription = match fields.take(transcription) {
-                Some(value) => input.transcription.updated(value)?,
+            let transcription = match fields.take(transcription) {
+                Some(value) => self.audio.input.transcription.updated(value)?,
                 None => Transcription::default(),
             };
+            self.set_model(&transcription.model);
+            self.audio.input.transcription = transcription;
         }
+        let input = &mut self.audio.input;
         if fields.has(turns) {
             input.turn_detection = fields.take(turns).map(TurnDetection::read).transpose()?;
         }

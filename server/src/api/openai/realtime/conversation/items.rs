@@ -44,7 +44,7 @@ impl Items {
         }
         if self.get(&item.id).is_some() {
             let message = format!("The conversation has an item {:?} already.", item.id);
-            return Err(Fault::invalid("item_already_exists", message).about("item"));
+            return Err(Fault::invalid("item_create_duplicate_item_id", message).about("item"));
         }
         if let Content::Output { call_id, .. } = &item.content {
             self.check_call(call_id)?;
@@ -54,7 +54,7 @@ impl Items {
             Some("root") => 0,
             Some(id) => match self.position(id) {
                 Some(at) => at + 1,
-                None => return Err(unknown(id, "previous_item_id")),
+                None => return Err(unknown("item_not_found", id, "previous_item_id")),
             },
         };
         let before = at.checked_sub(1).map(|at| self.all[at].id.clone());
@@ -93,7 +93,7 @@ impl Items {
     /// # Errors
     /// If there is none.
     pub fn named(&self, id: &str) -> Result<&Item, Fault> {
-        self.get(id).ok_or_else(|| unknown(id, "item_id"))
+        self.get(id).ok_or_else(|| unknown("item_retrieve_invalid_item_id", id, "item_id"))
     }
 
     /// Deletes an item.
@@ -101,7 +101,7 @@ impl Items {
     /// # Errors
     /// If there is none, or if it is being written.
     pub fn delete(&mut self, id: &str) -> Result<(), Fault> {
-        let at = self.position(id).ok_or_else(|| unknown(id, "item_id"))?;
+        let at = self.position(id).ok_or_else(|| unknown("item_delete_invalid_item_id", id, "item_id"))?;
         if self.all[at].status == Status::InProgress {
             return Err(in_progress(id));
         }
@@ -114,7 +114,7 @@ impl Items {
     /// # Errors
     /// For another item, and for a place that it does not have.
     pub fn truncate(&mut self, id: &str, content_index: u64, audio_end_ms: u64) -> Result<(), Fault> {
-        let item = self.get_mut(id).ok_or_else(|| unknown(id, "item_id"))?;
+        let item = self.get_mut(id).ok_or_else(|| unknown("item_truncate_invalid_item_id", id, "item_id"))?;
         let Content::Message(Source::AgentAudio, texts) = &mut item.content else {
             let message = format!("{id:?} is no spoken reply: only these are truncated.");
             return Err(Fault::invalid("invalid_value", message).about("item_id"));
@@ -214,8 +214,8 @@ pub fn append(messages: &mut Vec<Message>, role: Role, text: &str) {
     }
 }
 
-fn unknown(id: &str, param: &'static str) -> Fault {
-    Fault::invalid("item_not_found", format!("The conversation has no item {id:?}.")).about(param)
+fn unknown(code: &'static str, id: &str, param: &'static str) -> Fault {
+    Fault::invalid(code, format!("The conversation has no item {id:?}.")).about(param)
 }
 
 fn in_progress(id: &str) -> Fault {
@@ -257,7 +257,7 @@ mod tests {
         items.delete("b").unwrap();
         assert_eq!(items.messages(), [Message::new(Role::User, "A\nC\nD")]);
         for (after, item, expected) in [
-            (None, user("a", "A"), "item_already_exists"),
+            (None, user("a", "A"), "item_create_duplicate_item_id"),
             (Some("z"), user("e", "E"), "item_not_found"),
             (None, output("z"), "unknown_call"),
             (
@@ -300,7 +300,7 @@ mod tests {
         items.push(item);
         assert_eq!(code(items.truncate(&id, 0, 321).unwrap_err()), "invalid_value", "past its end");
         assert_eq!(code(items.truncate(&id, 1, 0).unwrap_err()), "invalid_value");
-        assert_eq!(code(items.truncate("z", 0, 0).unwrap_err()), "item_not_found");
+        assert_eq!(code(items.truncate("z", 0, 0).unwrap_err()), "item_truncate_invalid_item_id");
         items.truncate(&id, 0, 200).unwrap();
         assert_eq!(items.messages(), [Message::new(Role::Assistant, "One, two")]);
         assert_eq!(code(items.truncate(&id, 0, 201).unwrap_err()), "invalid_value", "it is shorter now");

@@ -104,6 +104,11 @@ impl Conversation {
                 Err(fault) => return Ok(Err(fault)),
             },
             Request::TruncateItem { item, content_index, audio_end_ms } => {
+                // A client that stops playing a reply which is still spoken wants no more of it.
+                if let Some(active) = self.active.as_mut().filter(|active| active.is_writing(&item)) {
+                    active.cancelled = Cancelled::ClientCancelled;
+                    happens(driver, self, socket, Event::Cancel).await?;
+                }
                 match self.items.truncate(&item, content_index, audio_end_ms) {
                     Ok(()) => {
                         let event = ServerEvent::ItemTruncated { item_id: &item, content_index, audio_end_ms };
@@ -196,7 +201,8 @@ impl Conversation {
             }
             _ if response.is_none() && self.asked.take().is_some() => {}
             _ => {
-                let message = "There is no such response to cancel: none is in progress, or it has ended.";
+                // LiveKit Agents knows by the first words that it came too late.
+                let message = "Cancellation failed: no such response is in progress.";
                 return Ok(Err(Fault::invalid("response_cancel_not_active", message)));
             }
         }

@@ -152,6 +152,10 @@ impl Conversation {
                 response.write(&mut self.items, socket, &text).await?;
                 return Ok(None);
             }
+            (Report::Event(Event::Text { thought, text }), Some(response)) => {
+                response.expect_words(&text);
+                Event::Text { thought, text }
+            }
             (Report::Event(Event::Thought { thought, calls }), Some(response)) => {
                 driver.stop_thinking(thought);
                 // Their outputs are items of the client's, after which it asks for the next response.
@@ -160,7 +164,8 @@ impl Conversation {
                     name: call.name,
                     arguments: call.arguments,
                 };
-                response.calls = calls.into_iter().map(call).collect();
+                let calls = calls.into_iter().map(call).collect();
+                response.call_all(&mut self.items, socket, calls).await?;
                 Event::Thought { thought, calls: Vec::new() }
             }
             (Report::Event(Event::LlmFailed { thought, failure }), Some(response)) => {

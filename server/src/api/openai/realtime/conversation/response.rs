@@ -79,8 +79,14 @@ pub struct Response {
     writing: Option<Writing>,
     /// The text that was played, once the reply is over.
     pub played: Option<String>,
-    pub calls: Vec<ToolCall>,
-    output: Vec<Value>,
+    /// Calls that may not leave yet.
+    calls: Vec<ToolCall>,
+    /// True if the message will have words.
+    has_words: bool,
+    /// The items that are complete, each with its place.
+    output: Vec<(usize, Value)>,
+    /// Items that have begun.
+    items: usize,
     pub finished: Option<(FinishReason, Option<Usage>)>,
     pub failure: Option<(&'static str, String)>,
     /// The reason of a cancellation, should one come.
@@ -114,7 +120,9 @@ impl Response {
             writing: None,
             played: None,
             calls: Vec::new(),
+            has_words: false,
             output: Vec::new(),
+            items: 0,
             finished: None,
             failure: None,
             cancelled: Cancelled::TurnDetected,
@@ -134,7 +142,9 @@ impl Response {
         let mut object = self.object.clone();
         object["status"] = status.into();
         object["status_details"] = details.clone();
-        object["output"] = self.output.clone().into();
+        let mut output: Vec<_> = self.output.iter().collect();
+        output.sort_by_key(|(index, _)| *index);
+        object["output"] = output.into_iter().map(|(_, item)| item.clone()).collect();
         object["usage"] = usage.clone();
         object
     }
@@ -149,7 +159,36 @@ impl Response {
     pub async fn release(&mut self, items: &mut Items, socket: &Socket) -> Step {
         let Some(text) = self.held.take() else { return Ok(()) };
         self.announce(socket).await?;
-        self.write(items, socket, &text).await
+        self.write(items, socket, &text).await?;
+        self.send_calls(items, socket).await
+    }
+
+    /// Notes text that will be spoken.
+    pub fn expect_words(&mut self, text: &str) {
+        self.has_words |= !text.trim().is_empty();
+    }
+
+    /// Takes the calls of functions. They leave at once, though the words before them may still be spoken.
+    pub async fn call_all(&mut self, items: &mut Items, socket: &Socket, calls: Vec<ToolCall>) -> Step {
+        self.calls = calls;
+        if self.is_held() { Ok(()) } else { self.send_calls(items, socket).await }
+    }
+
+    async fn send_calls(&mut self, items: &mut Items, socket: &Socket) -> Step {
+        let calls = std::mem::take(&mut self.calls);
+        if self.has_words && !calls.is_empty() {
+            self.begin_message(items, socket).await?;
+        }
+        for call in calls {
+            self.call(items, socket, call).await?;
+        }
+        Ok(())
+    }
+
+    /// The place of the next item.
+    fn next_index(&mut self) -> usize {
+        self.items += 1;
+        self.items - 1
     }
 
     fn add(&self, items: &mut Items, item: &Item) -> Option<String> {
@@ -169,7 +208,7 @@ impl Response {
             send(socket, &ServerEvent::ItemDone { previous_item_id: before, item: &item }).await?;
         }
         send(socket, &ServerEvent::OutputDone { response_id: &self.id, output_index, item: &item }).await?;
-        self.output.push(item);
+        self.output.push((output_index, item));
         Ok(())
     }
 
@@ -184,11 +223,17 @@ impl Response {
         };
         let item = Item::new(Status::InProgress, Content::Message(source, Vec::new()));
         let before = self.add(items, &item);
-        self.item_added(socket, before.as_deref(), self.output.len(), &item.json()).await?;
-        let writing = Writing { item, before, output_index: self.output.len(), text: String::new() };
+        let output_index = self.next_index();
+        self.item_added(socket, before.as_deref(), output_index, &item.json()).await?;
+        let writing = Writing { item, before, output_index, text: String::new() };
         send(socket, &ServerEvent::PartAdded { place: place(&self.id, &writing), part: &part }).await?;
         self.writing = Some(writing);
         Ok(())
+    }
+
+    /// True if this message is being written.
+    pub fn is_writing(&self, item: &str) -> bool {
+        self.writing.as_ref().is_some_and(|writing| writing.item.id == item)
     }
 
     /// Adds text: of the message itself, or of the transcript of its audio.
@@ -231,11 +276,6 @@ impl Response {
         };
         let status = if outcome == Outcome::Completed { Status::Completed } else { Status::Incomplete };
         self.finish_message(items, socket, status).await?;
-        if matches!(outcome, Outcome::Completed | Outcome::Incomplete) {
-            for call in std::mem::take(&mut self.calls) {
-                self.call(items, socket, call).await?;
-            }
-        }
         let (status, details) = outcome.describe();
         let usage = self.finished.and_then(|(_, usage)| usage).map_or(Value::Null, usage_json);
         let response = self.json(status, &details, &usage);
@@ -280,7 +320,7 @@ impl Response {
         let bare = ToolCall { arguments: String::new(), ..call.clone() };
         let mut item = Item::new(Status::InProgress, Content::Call(bare));
         let before = self.add(items, &item);
-        let output_index = self.output.len();
+        let output_index = self.next_index();
         self.item_added(socket, before.as_deref(), output_index, &item.json()).await?;
         let ToolCall { id: call_id, name, arguments } = &call;
         let place = CallPlace { response_id: &self.id, item_id: &item.id, output_index, call_id };

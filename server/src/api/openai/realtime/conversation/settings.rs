@@ -45,6 +45,8 @@ pub struct Settings {
     pub tool_choice: Value,
     pub max_output_tokens: TokenLimit,
     pub audio: Audio,
+    /// Traces of OpenAI's dashboard, which this service does not have, so that this is always null.
+    tracing: Option<()>,
     /// The oldest turns of a conversation that is longer than the model's context are left out.
     truncation: Truncation,
 }
@@ -158,6 +160,7 @@ impl Settings {
                 },
                 output: Output { format: Format::default(), voice: "alloy".into(), speed: 1.0 },
             },
+            tracing: None,
             truncation: Truncation::Auto,
         }
     }
@@ -177,7 +180,8 @@ impl Settings {
                 return Err(ApiError::validation(message));
             }
         }
-        refuse_unserved(&mut fields, &["prompt", "reasoning", "tracing"])?;
+        refuse_unserved(&mut fields, &["prompt", "reasoning"])?;
+        check_tracing(fields.take("tracing"))?;
         let mut settings = self.clone();
         if let Some(model) = fields.string("model")? {
             if !is_conversation_model(&model) {
@@ -309,6 +313,15 @@ impl Output {
             self.speed = speed;
         }
         Ok(())
+    }
+}
+
+/// Checks the tracing. OpenAI's Agents SDK asks for it in every session.
+fn check_tracing(tracing: Option<Value>) -> Result<()> {
+    match tracing {
+        None | Some(Value::Object(_)) => Ok(()),
+        Some(Value::String(name)) if name == "auto" => Ok(()),
+        Some(_) => Err(ApiError::validation("`tracing` must be auto, an object, or null.")),
     }
 }
 
