@@ -44,6 +44,10 @@ pub struct Config {
     pub dashboard_listen: SocketAddr,
     /// Address of health checks and metrics. Default: `listen`.
     pub health_listen: Option<SocketAddr>,
+    /// Address of the Wyoming protocol, for Home Assistant. Default: none, it is not served.
+    pub wyoming: Option<SocketAddr>,
+    /// The email address of the account that clients of `wyoming` act for. Default: the first account, on a loopback address.
+    pub wyoming_account: Option<String>,
     /// The API's URL as clients see it. Default: `http://` and `listen`.
     #[serde(deserialize_with = "url_text")]
     pub public_url: Option<Url>,
@@ -251,6 +255,8 @@ impl Default for Config {
             storage_listen: local(8081),
             dashboard_listen: local(8082),
             health_listen: None,
+            wyoming: None,
+            wyoming_account: None,
             public_url: None,
             storage_public_url: None,
             dashboard_public_url: None,
@@ -358,7 +364,7 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 87] = [
+const KEYS: [&str; 89] = [
     "data",
     "models",
     "device",
@@ -371,6 +377,8 @@ const KEYS: [&str; 87] = [
     "storage_listen",
     "dashboard_listen",
     "health_listen",
+    "wyoming",
+    "wyoming_account",
     "public_url",
     "storage_public_url",
     "dashboard_public_url",
@@ -572,6 +580,14 @@ impl Config {
         if self.turn_finished_silence_ms.is_some_and(|ms| !(200..=self.turn_silence_ms).contains(&ms)) {
             return Err("settings: turn_finished_silence_ms must be 200 to turn_silence_ms".into());
         }
+        if let Some(address) = self.wyoming.filter(|address| !address.ip().is_loopback())
+            && self.wyoming_account.is_none()
+        {
+            return Err(format!(
+                "settings: wyoming = \"{address}\" needs wyoming_account, the email address of the account that pays: the \
+                 protocol has no keys, so all who reach this address act for it"
+            ));
+        }
         if self.speaker_key.as_ref().is_some_and(|key| key.trim().len() < 32) {
             return Err("settings: speaker_key must have at least 32 characters".into());
         }
@@ -708,6 +724,7 @@ mod tests {
             ),
             ("billing_provider = \"stripe\"", "stripe_secret_key"),
             ("speaker_key = \"short\"", "speaker_key"),
+            ("wyoming = \"0.0.0.0:10300\"", "wyoming_account"),
             (
                 "billing_provider = \"stripe\"\nstripe_secret_key = \"a\"\nstripe_price_id = \"b\"\nstripe_webhook_secret = \" \"",
                 "stripe_webhook_secret",

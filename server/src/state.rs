@@ -20,7 +20,7 @@ use crate::live::{AgentState, LiveState};
 /// One part per resource, and those of every request.
 pub struct AppState {
     pub authenticator: Authenticator,
-    pub rate_limits: RateLimits,
+    pub rate_limits: Arc<RateLimits>,
     pub trusted_proxies: TrustedProxies,
     pub transcripts: Arc<TranscriptsState>,
     pub uploads: Arc<UploadsState>,

@@ -77,7 +77,8 @@ impl Tools {
         let over: Vec<Pending> = over;
         let given_up = over.into_iter().map(|Pending { call, .. }| {
             self.late.push(call.clone());
-            let failure = format!("The tool {} failed: it gave no result within {} s.", call.name, TOOL_TIMEOUT_MS / 1000);
+            let failure =
+                format!("The tool {} failed: it gave no result within {} s.", call.name, TOOL_TIMEOUT_MS / 1000);
             (call, failure)
         });
         given_up.collect()

@@ -200,7 +200,6 @@ pub async fn read(
     Ok(form)
 }
 
-/// Stores a file as a complete upload.
 async fn store_file(
     state: &Arc<UploadsState>,
     account: &AccountId,

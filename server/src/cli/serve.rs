@@ -54,6 +54,9 @@ pub struct ServeArgs {
     /// Address of the dashboard [default: 127.0.0.1:8082]
     #[arg(long, value_name = "ADDRESS")]
     dashboard_listen: Option<SocketAddr>,
+    /// Address of the Wyoming protocol, for Home Assistant, such as 127.0.0.1:10300 [default: off]
+    #[arg(long, value_name = "ADDRESS")]
+    wyoming: Option<SocketAddr>,
     /// The API's URL as clients see it [default: http:// and --listen]
     #[arg(long, value_name = "URL")]
     public_url: Option<Url>,
@@ -73,6 +76,7 @@ impl ServeArgs {
             ("listen", text(&self.listen)),
             ("storage_listen", text(&self.storage_listen)),
             ("dashboard_listen", text(&self.dashboard_listen)),
+            ("wyoming", text(&self.wyoming)),
             ("public_url", self.public_url.as_ref().map(Url::to_string)),
         ]
         .into_iter()

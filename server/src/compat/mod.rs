@@ -4,6 +4,7 @@
 pub mod asr_webservice;
 pub mod deepgram;
 pub mod whisper_server;
+pub mod wyoming;
 
 use serde_json::{Map, Value};
 

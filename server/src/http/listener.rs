@@ -1,19 +1,21 @@
 //! Accepts connections, as many at a time as there are places.
 
+use std::future::Future;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::admission::Places;
+use super::admission::{Place, Places};
 use super::connection::{self, RequestHandler};
 use super::transfer::TransferLimits;
 
 /// Delay after a failure to accept.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// Accepts connections until `stopping`, then waits up to `drain` for open requests to finish.
+/// Serves HTTP until `stopping`, then waits up to `drain` for open requests to finish.
 pub async fn serve<H: RequestHandler>(
     handler: H,
     listener: TcpListener,
@@ -22,6 +24,21 @@ pub async fn serve<H: RequestHandler>(
     stopping: CancellationToken,
     drain: Duration,
 ) {
+    let connection =
+        |socket, peer, place| connection::serve(handler.clone(), peer, socket, Some(place), limits, stopping.clone());
+    accept(listener, places, &stopping, drain, connection).await;
+}
+
+/// Accepts connections until `stopping`, each served by a task, then waits up to `drain` for them to end.
+pub async fn accept<F>(
+    listener: TcpListener,
+    places: Places,
+    stopping: &CancellationToken,
+    drain: Duration,
+    serve: impl Fn(TcpStream, SocketAddr, Place) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
     let connections = TaskTracker::new();
     loop {
         let (socket, peer) = tokio::select! {
@@ -51,7 +68,7 @@ pub async fn serve<H: RequestHandler>(
         };
         // The parts of responses are written as they are ready, so Nagle's algorithm only delays them.
         let _ = socket.set_nodelay(true);
-        connections.spawn(connection::serve(handler.clone(), peer, socket, Some(place), limits, stopping.clone()));
+        connections.spawn(serve(socket, peer, place));
     }
     drop(listener);
     connections.close();

@@ -315,7 +315,7 @@ impl Service {
                 signing_key: signing_key.clone(),
                 cookies,
             },
-            rate_limits: RateLimits::new(config.request_limit),
+            rate_limits: Arc::new(RateLimits::new(config.request_limit)),
             trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
             speakers,
             speech: Arc::new(SpeechState { engine, places: Places::new(speech::MAX_REQUESTS) }),

@@ -20,6 +20,7 @@ use url::Url;
 
 use crate::billing::{PRICES, ProductKind, dollars};
 use crate::clock;
+use crate::compat::wyoming::{self, Wyoming};
 use crate::config::{BillingProvider, Config, Role, url_below};
 use crate::dashboard::OneTimeLink;
 use crate::dispatch::Dispatcher;
@@ -32,7 +33,7 @@ use crate::notify::Notifiers;
 use crate::routes::Surface;
 use crate::speakers::service_secret;
 use crate::starter_models;
-use crate::store::{Durability, PasswordLink, Store, Topic};
+use crate::store::{Durability, PasswordLink, Store, Topic, email_address};
 pub use assembly::{Opened, PublicUrls, Service, transfer_limits};
 
 /// The email address of the first account.
@@ -74,6 +75,7 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     let storage = listen(config.storage_listen)?;
     let dashboard = listen(config.dashboard_listen)?;
     let health = config.health_listen.map(listen).transpose()?;
+    let wyoming = config.wyoming.filter(|_| config.role != Role::Worker).map(listen).transpose()?;
     let urls = PublicUrls {
         api: public_url(&config.public_url, &api)?,
         storage: public_url(&config.storage_public_url, &storage)?,
@@ -95,7 +97,8 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
         listeners.push(("dashboard", &[Surface::Dashboard], dashboard));
     }
     // Each listener has places of its own, so that clients of one cannot stop another.
-    let connections = open_files::reserve(listeners.len(), config.max_connections)?;
+    let connections = open_files::reserve(listeners.len() + usize::from(wyoming.is_some()), config.max_connections)?;
+    wyoming_account(&store, &config).await?;
     // The key is shown once, so it is created after everything else that can fail.
     let first_key = first_key(&store, config.free_credit_cents).await.map_err(database_error)?;
     let first_link = match config.role {
@@ -106,11 +109,27 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     let give_up = CancellationToken::new();
     let drain = Duration::from_secs(config.drain_seconds.into());
     let mut tasks = JoinSet::new();
+    let places = |name, connections| {
+        Places::new(name, connections, config.max_connections_per_address, state.trusted_proxies.clone())
+    };
     for (name, surfaces, socket) in listeners {
         let dispatcher = Dispatcher::new(state.clone(), surfaces);
-        let places = Places::new(name, connections, config.max_connections_per_address, state.trusted_proxies.clone());
         let limits = transfer_limits(&config);
-        tasks.spawn(listener::serve(dispatcher, socket, places, limits, stopping.clone(), drain));
+        tasks.spawn(listener::serve(dispatcher, socket, places(name, connections), limits, stopping.clone(), drain));
+    }
+    let wyoming_address = wyoming.as_ref().and_then(|socket| socket.local_addr().ok());
+    if let Some(socket) = wyoming {
+        let shared = Wyoming {
+            transcripts: state.transcripts.clone(),
+            speech: state.speech.clone(),
+            rate_limits: state.rate_limits.clone(),
+            account: wyoming_account(&store, &config).await?.ok_or("wyoming: there is no account")?,
+            url: urls.api.clone(),
+            limits: transfer_limits(&config),
+            longest: Duration::from_secs(config.live_session_seconds.into()),
+        };
+        let places = places("wyoming", connections.min(wyoming::MAX_CONNECTIONS));
+        tasks.spawn(wyoming::serve(Arc::new(shared), socket, places, stopping.clone(), drain));
     }
     if let Some(workers) = workers {
         tasks.spawn(workers.jobs.run(stopping.clone(), give_up.clone()));
@@ -129,6 +148,7 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     let limit = has_limit.then(|| limit_of_first_account(&config));
     print_addresses(
         &urls,
+        wyoming_address,
         &config.models,
         first_key.as_deref(),
         first_link.as_ref(),
@@ -239,6 +259,23 @@ async fn first_key(store: &Store, free_credit_cents: u32) -> crate::store::Resul
     }
     let account = store.account_of(FIRST_ACCOUNT, free_credit_cents.into()).await?;
     Ok(Some(store.create_key(&account.id, "first", None).await?.secret))
+}
+
+/// The account that clients of the Wyoming protocol act for; none if it is yet to be made, as the first one.
+async fn wyoming_account(store: &Store, config: &Config) -> Result<Option<AccountId>, String> {
+    let database_error = |error: crate::store::Error| format!("the database: {error}");
+    let first = store.first_account().await.map_err(database_error)?;
+    let Some(email) = config.wyoming_account.as_deref().filter(|_| config.wyoming.is_some()) else {
+        return Ok(first.map(|account| account.id));
+    };
+    let email = email_address(email).unwrap_or_default();
+    match store.account_named(&email).await.map_err(database_error)? {
+        Some(account) => Ok(Some(account.id)),
+        None if email == FIRST_ACCOUNT && first.is_none() => Ok(None),
+        None => Err(format!(
+            "settings: wyoming_account: there is no account {email:?}; `auricle keys create --account {email}` makes it"
+        )),
+    }
 }
 
 /// A one-time link that sets the password of the first account, as long as nobody can sign in to it.
@@ -386,6 +423,7 @@ fn first_request(api: &str, models: &Path) -> String {
 /// Prints the addresses, the first key, and a curl line to try; then the limit of the first account, and the hint about the model.
 fn print_addresses(
     urls: &PublicUrls,
+    wyoming: Option<SocketAddr>,
     models: &Path,
     first_key: Option<&str>,
     first_link: Option<&Url>,
@@ -397,6 +435,9 @@ fn print_addresses(
     let mut text = format!("api        {api}\nstorage    {storage}\ndashboard  {dashboard}\n");
     if let Some(health) = &urls.health {
         text += &format!("health     {}\n", show(health));
+    }
+    if let Some(address) = wyoming {
+        text += &format!("wyoming    tcp://{address}\n");
     }
     if let Some(link) = first_link {
         text += &format!("sign-in    {link}\n");

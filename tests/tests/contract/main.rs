@@ -57,6 +57,7 @@ mod walkthrough;
 mod webhook_signatures;
 mod webhooks;
 mod wording;
+mod wyoming;
 
 /// The PostgreSQL server that the tests share, each with a database of its own; none where the machine lacks PostgreSQL.
 fn postgres() -> Option<&'static Postgres> {

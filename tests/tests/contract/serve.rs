@@ -130,6 +130,7 @@ fn an_unknown_setting_and_a_bad_value_are_refused_by_name() {
         ("job_lease_seconds = -1\n", "job_lease_seconds"),
         ("webhook_retry_seconds = 10\n", "webhook_retry_seconds"),
         ("billing_provider = \"barter\"\n", "billing_provider"),
+        ("wyoming = \"0.0.0.0:0\"\n", "wyoming_account"),
     ] {
         let dir = file(text);
         // The flag would win over the file.

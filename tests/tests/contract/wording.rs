@@ -12,7 +12,11 @@ const FOLDERS: [&str; 8] = ["benches", "docs", "engine", "kernels", "models/reci
 /// The prose of a line, lower case: its comment, or all of a document's but quotations.
 fn prose<'a>(extension: &str, line: &'a str) -> Option<&'a str> {
     match extension {
-        "rs" => line.split_once("// ").or_else(|| line.split_once("//! ")).or_else(|| line.split_once("/// ")).map(|(_, text)| text),
+        "rs" => line
+            .split_once("// ")
+            .or_else(|| line.split_once("//! "))
+            .or_else(|| line.split_once("/// "))
+            .map(|(_, text)| text),
         "sh" | "py" => line.split_once("# ").map(|(_, text)| text),
         "md" => Some(line),
         _ => None,
@@ -23,7 +27,10 @@ fn prose<'a>(extension: &str, line: &'a str) -> Option<&'a str> {
 fn vague(text: &str) -> Vec<&'static str> {
     let outside: String = text.split('"').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
     let words: Vec<&str> = outside.split(|c: char| !c.is_alphanumeric()).collect();
-    VAGUE.into_iter().filter(|vague| words.windows(vague.split(' ').count()).any(|words| words.join(" ") == **vague)).collect()
+    VAGUE
+        .into_iter()
+        .filter(|vague| words.windows(vague.split(' ').count()).any(|words| words.join(" ") == **vague))
+        .collect()
 }
 
 fn search(folder: &Path, found: &mut Vec<String>) -> usize {

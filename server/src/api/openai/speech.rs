@@ -13,11 +13,11 @@ use crate::http::body::{self, Fields, MAX_JSON_BYTES};
 use crate::http::response::{ApiError, Response, Result, streamed};
 use crate::http::response_body::ResponseBroken;
 use crate::ids::AccountId;
-use crate::sharing::Places;
+use crate::sharing::{Place, Places};
 use crate::sound_format::{SoundFormat, wav_header};
 
 /// Characters of a text at most.
-const MAX_CHARS: usize = 100_000;
+pub const MAX_CHARS: usize = 100_000;
 
 /// The models of OpenAI's clients, for which the default voice stands in.
 const MODELS: [&str; 3] = ["tts-1", "tts-1-hd", "gpt-4o-mini-tts"];
@@ -33,6 +33,22 @@ pub struct SpeechState {
     /// None if this process does not compute.
     pub engine: Option<Engine>,
     pub places: Places,
+}
+
+impl SpeechState {
+    /// # Errors
+    /// 503 if this process does not compute.
+    pub fn engine(&self) -> Result<&Engine> {
+        self.engine.as_ref().ok_or_else(|| unavailable("This process does not speak."))
+    }
+
+    /// A place of an account.
+    ///
+    /// # Errors
+    /// 429 if there is none for it.
+    pub fn place(&self, account: &AccountId) -> Result<Place> {
+        self.places.try_take(account).ok_or_else(busy)
+    }
 }
 
 /// A validated request.
@@ -51,7 +67,7 @@ pub async fn create(state: Arc<SpeechState>, request: RequestContext) -> Result<
     let headers = request.headers().clone();
     let bytes = body::read(request.into_request(), MAX_JSON_BYTES).await?;
     let SpeechRequest { text, model, voice, format, speed } = parse(Fields::parse(&headers, &bytes)?)?;
-    let engine = state.engine.as_ref().ok_or_else(|| unavailable("This process does not speak."))?;
+    let engine = state.engine()?;
     let encoder = speech_encoder::find(format)?;
     let options = select(engine, &model, voice)?.speed(speed);
     let sound = pcm(spoken(&state, &account, options, &text).await?);
@@ -75,8 +91,8 @@ pub async fn spoken(
     options: SpeakOptions,
     text: &str,
 ) -> Result<impl Stream<Item = std::result::Result<Vec<f32>, ResponseBroken>> + Send + Unpin + 'static> {
-    let engine = state.engine.as_ref().ok_or_else(|| unavailable("This process does not speak."))?;
-    let place = state.places.try_take(account).ok_or_else(busy)?;
+    let engine = state.engine()?;
+    let place = state.place(account)?;
     let (mut input, mut frames) = engine.speak(&options.account(account.as_str())).await.map_err(refused)?;
     input.push(text).map_err(refused)?;
     input.finish();
@@ -159,12 +175,17 @@ pub fn refused(error: Error) -> ApiError {
     }
 }
 
+/// Samples as 16 bits each.
+pub fn pcm16(samples: &[f32]) -> Bytes {
+    let sample = |sample: &f32| ((sample.clamp(-1.0, 1.0) * 32_767.0).round() as i16).to_le_bytes();
+    samples.iter().flat_map(sample).collect::<Vec<u8>>().into()
+}
+
 /// The samples of speech, as bytes.
 pub fn pcm(
     sound: impl Stream<Item = std::result::Result<Vec<f32>, ResponseBroken>> + Send + Unpin + 'static,
 ) -> impl Stream<Item = std::result::Result<Bytes, ResponseBroken>> + Send + Unpin + 'static {
-    let sample = |sample: &f32| ((sample.clamp(-1.0, 1.0) * 32_767.0).round() as i16).to_le_bytes();
-    sound.map(move |samples| samples.map(|samples| samples.iter().flat_map(sample).collect::<Vec<u8>>().into()))
+    sound.map(|samples| samples.map(|samples| pcm16(&samples)))
 }
 
 #[cfg(test)]

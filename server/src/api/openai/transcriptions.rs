@@ -155,14 +155,18 @@ fn fields(form: &Form, answer: &AnswerOptions) -> Result<Map<String, Value>> {
 
 /// The phrases of a prompt that are short enough for vocabulary hints.
 pub fn hints(prompt: &str) -> Vec<&str> {
-    let phrases = prompt.split([',', ';', '.', '\n']).map(str::trim);
+    hints_among(prompt.split([',', ';', '.', '\n']))
+}
+
+/// The phrases that are short enough for vocabulary hints, the first of them if there are too many.
+pub fn hints_among<'a>(phrases: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let is_hint = |phrase: &&str| {
         !phrase.is_empty()
             && phrase.chars().count() <= MAX_HINT_CHARS
             && phrase.split_whitespace().count() <= MAX_HINT_WORDS
             && !phrase.contains('\0')
     };
-    phrases.filter(is_hint).take(MAX_HINTS).collect()
+    phrases.into_iter().map(str::trim).filter(is_hint).take(MAX_HINTS).collect()
 }
 
 #[cfg(test)]
