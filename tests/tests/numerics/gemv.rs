@@ -1,7 +1,7 @@
 //! Kernels of attention, GELU and few rows against burn's own operations, for shapes of every kind.
 
 use auricle_kernels::attention::full;
-use auricle_kernels::attention::single_query::cpu::KvCache;
+use auricle_kernels::attention::single_query::cpu::PagedKvCache;
 use auricle_kernels::product::gemv::{PackedMatrix, Precision};
 use auricle_kernels::{activation as kernels, thread_pool};
 use auricle_tests::{Oracle, devices};
@@ -102,7 +102,7 @@ fn gemv_of_a_few_rows_equals_burns_product() {
 fn one_query_sees_all_keys_so_far() {
     let device = Device::flex();
     for head in [1, 10, 32, 64, 80] {
-        let mut seen = KvCache::new(head);
+        let mut seen = PagedKvCache::new(head);
         let (keys, values) = (random([100, head], &device), random([100, head], &device));
         let (mut out, mut looked) = (vec![0.0; head], Vec::new());
         for count in 1..=100 {

@@ -111,7 +111,7 @@ struct TokenLink {
     total: f32,
     confidence: f32,
     /// Attention of the alignment heads: `[heads, frames]`.
-    weights: Vec<f32>,
+    weights: Arc<[f32]>,
     before: Option<Arc<TokenLink>>,
 }
 
@@ -158,6 +158,7 @@ impl DecodingBatch {
         let config = model.config();
         let special = &config.special;
         let room = config.positions / 2 - 1;
+        self.compact();
         let started: Vec<DecoderState> =
             frames.iter().map(|frames| model.decoder().start(frames)).collect::<Result<_>>()?;
         let Some(mut steps) = started.into_iter().reduce(DecoderState::join) else { return Ok(Vec::new()) };
@@ -236,14 +237,15 @@ impl DecodingBatch {
         self.windows.iter_mut().filter(|window| window.number == number).for_each(|window| window.finished = true);
     }
 
-    /// Removes finished rows once they are half of all, because a row's caches are large.
+    /// Removes finished rows, because a row's caches are large: on a GPU, where that copies those of the others, once they are half of all.
     fn compact(&mut self) {
         let paths = |windows: &[WindowState]| windows.iter().map(|window| window.paths.len()).sum::<usize>();
         let alive = self.windows.iter().flat_map(|window| window.paths.iter().map(|_| !window.finished));
         let alive: Vec<usize> = alive.enumerate().filter_map(|(row, alive)| alive.then_some(row)).collect();
+        let least = if matches!(self.steps, Some(DecoderState::Cpu(_))) { 1 } else { alive.len() };
         if alive.is_empty() {
             (self.steps, self.windows) = (None, Vec::new());
-        } else if 2 * alive.len() <= paths(&self.windows) {
+        } else if alive.len() + least <= paths(&self.windows) {
             self.steps = self.steps.take().map(|steps| steps.keep(&alive));
             self.windows.retain(|window| !window.finished);
         }
@@ -277,7 +279,7 @@ impl DecodingBatch {
                 done.push((window.number, DecodedWindow { log_prob: f32::NAN, ..DecodedWindow::default() }));
             } else {
                 let seen = window.options.frames.min(config.frames);
-                let attention_of = |path: usize| -> Vec<f32> {
+                let attention_of = |path: usize| -> Arc<[f32]> {
                     let of_row = weights.get(first + path).filter(|_| heads > 0).map_or(&[][..], Vec::as_slice);
                     let of_heads = of_row.chunks_exact((of_row.len() / heads.max(1)).max(1));
                     of_heads.flat_map(|of_head| &of_head[..seen]).copied().collect()
@@ -384,7 +386,7 @@ impl WindowState {
         mut found: Vec<Candidate>,
         end: u32,
         limit: usize,
-        attention_of: impl Fn(usize) -> Vec<f32>,
+        attention_of: impl Fn(usize) -> Arc<[f32]>,
     ) -> Vec<usize> {
         let beams = self.beams();
         let penalty = if self.options.length_penalty == 0.0 { 1.0 } else { self.options.length_penalty };
@@ -393,7 +395,7 @@ impl WindowState {
         found.truncate(if beams > 1 { 2 * beams } else { 1 });
         let lowest = found.first().filter(|_| self.options.pruning).map(|best| best.total - PRUNED_BELOW);
         found.retain(|candidate| lowest.is_none_or(|lowest| candidate.total >= lowest));
-        let links: Vec<Vec<f32>> = (0..self.paths.len()).map(&attention_of).collect();
+        let links: Vec<Arc<[f32]>> = (0..self.paths.len()).map(&attention_of).collect();
         let mut unfinished: Vec<(usize, Hypothesis)> = Vec::with_capacity(beams);
         for (rank, candidate) in found.into_iter().enumerate() {
             let from = &self.paths[candidate.path];
@@ -435,7 +437,7 @@ impl WindowState {
         let mut link = path.last.as_deref();
         while let Some(this) = link {
             confidences.push(this.confidence);
-            weights.push(this.weights.as_slice());
+            weights.push(&*this.weights);
             link = this.before.as_deref();
         }
         confidences.reverse();
@@ -468,7 +470,7 @@ impl Hypothesis {
                 .any(|(ahead, total)| total <= better.total && agrees(&self.tokens, ahead, &better.tokens))
     }
 
-    fn with(&self, candidate: Candidate, weights: Vec<f32>) -> Self {
+    fn with(&self, candidate: Candidate, weights: Arc<[f32]>) -> Self {
         let mut tokens = self.tokens.clone();
         tokens.push(candidate.token);
         let link =
@@ -504,7 +506,7 @@ mod tests {
     fn path(tokens: &[(u32, f32)]) -> Hypothesis {
         let extend = |path: Hypothesis, (token, total): &(u32, f32)| {
             let candidate = Candidate { path: 0, token: *token, total: *total, log_prob: 0.0, confidence: 1.0 };
-            path.with(candidate, Vec::new())
+            path.with(candidate, Arc::default())
         };
         tokens.iter().fold(Hypothesis::default(), extend)
     }

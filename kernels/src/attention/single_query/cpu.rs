@@ -1,7 +1,9 @@
 //! Attention of few queries over the cached keys and values of one head, on the CPU. Keys and values are stored in the order in
 //! which a query reads them, in f32 or in 8 bits: a query over many keys takes as long as they take to read, and up to eight read them once.
 
-use crate::product::gemv::{PANEL, Precision, ROWS, Weight, multiply, multiply_pair};
+use std::sync::Arc;
+
+use crate::product::gemv::{PANEL, Precision, ROWS, Weight, accumulate, accumulate_pair, multiply, multiply_pair};
 use crate::vector_math::{Softmax, largest_magnitude};
 
 /// The keys and values of one head.
@@ -31,12 +33,7 @@ impl KvCache {
     /// Most queries that read the keys and values together.
     pub const MOST_QUERIES: usize = ROWS;
 
-    /// An empty cache of a head of `head` values.
-    pub fn new(head: usize) -> Self {
-        Self::with_capacity(head, 0, Precision::F32)
-    }
-
-    /// An empty cache with room for `count` keys and values, which are stored with the given precision.
+    /// An empty cache of a head of `head` values with room for `count` keys and values, which are stored with the given precision.
     pub fn with_capacity(head: usize, count: usize, precision: Precision) -> Self {
         let stored = match precision {
             Precision::F32 | Precision::F16 => Stored::F32(Panels::new(head, count)),
@@ -99,6 +96,76 @@ impl KvCache {
                 scale_rows(&mut scaled, scales.iter().map(|[_, value]| *value));
                 panels.mix(&scaled, rows, out);
             }
+        }
+    }
+}
+
+/// The keys and values of one head, in f32, that grow by one with each query. Copies share their full pages of 32 keys; the last page is
+/// copied when one of those that share it grows.
+#[derive(Clone, Debug)]
+pub struct PagedKvCache {
+    /// A panel of keys `[head, 32]`, then panels of 32 values of a head `[panels][32, 32]`.
+    pages: Vec<Arc<[f32]>>,
+    head: usize,
+    count: usize,
+}
+
+impl PagedKvCache {
+    /// An empty cache of a head of `head` values.
+    pub fn new(head: usize) -> Self {
+        Self { pages: Vec::new(), head, count: 0 }
+    }
+
+    /// Number of keys.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Appends a key and a value, `[head]` each.
+    ///
+    /// # Panics
+    /// When `key` or `value` has another length.
+    pub fn push(&mut self, key: &[f32], value: &[f32]) {
+        assert!(key.len() == self.head && value.len() == self.head, "KV cache: lengths of key and value");
+        let at = self.count % PANEL;
+        if at == 0 {
+            self.pages.push(vec![0f32; (self.head + self.head.next_multiple_of(PANEL)) * PANEL].into());
+        }
+        let Some(page) = self.pages.last_mut().map(Arc::make_mut) else { return };
+        let (keys, values) = page.split_at_mut(self.head * PANEL);
+        keys[at..].iter_mut().step_by(PANEL).zip(key).for_each(|(to, key)| *to = *key);
+        for (panel, value) in values.chunks_exact_mut(PANEL * PANEL).zip(value.chunks(PANEL)) {
+            panel[at * PANEL..][..value.len()].copy_from_slice(value);
+        }
+        self.count += 1;
+    }
+
+    /// As [`KvCache::attend`] with one query `[head]`.
+    ///
+    /// # Panics
+    /// When `query` or `out` has another length, or the cache is empty.
+    pub fn attend(&self, query: &[f32], out: &mut [f32], weights: &mut Vec<f32>) {
+        assert!(query.len() == self.head && out.len() == self.head, "KV cache: lengths of query and out");
+        assert!(self.count > 0, "KV cache: at least one key");
+        weights.clear();
+        weights.resize(self.count, 0.0);
+        let keys = |page: usize| self.pages.get(page).map(|page| &page[..self.head * PANEL]);
+        multiply_all(query, 1, (0..).map_while(keys), weights);
+        pulp::Arch::new().dispatch(Softmax { logits: weights, width: self.count });
+        let mut sums = [[0f32; PANEL]; ROWS];
+        for (pair, out) in out.chunks_mut(2 * PANEL).enumerate() {
+            sums[..2].fill([0.0; PANEL]);
+            let from = (self.head + pair * 2 * PANEL) * PANEL;
+            for (page, weights) in self.pages.iter().zip(weights.chunks(PANEL)) {
+                let values = |panel: usize| &page[from + panel * PANEL * PANEL..][..weights.len() * PANEL];
+                if out.len() > PANEL {
+                    let [one, two, ..] = &mut sums;
+                    accumulate_pair(weights, [values(0), values(1)], [one, two]);
+                } else {
+                    accumulate(1, weights, values(0), &mut sums);
+                }
+            }
+            out.copy_from_slice(&sums.as_flattened()[..out.len()]);
         }
     }
 }
@@ -181,6 +248,34 @@ fn multiply_all<'a, W: Weight + 'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A cache and its copy grow apart, each with what one cache of the same keys gives, to the last bit.
+    #[test]
+    fn copies_of_a_paged_cache_share_pages_and_not_what_follows() {
+        let vector = |head: usize, seed: usize| -> Vec<f32> {
+            (0..head).map(|at| ((seed * 31 + at * 17) % 101) as f32 / 50.0 - 1.0).collect()
+        };
+        for head in [4, 32, 40, 64, 80] {
+            let push = |pages: &mut PagedKvCache, seed| pages.push(&vector(head, seed), &vector(head, seed + 7));
+            let mut first = PagedKvCache::new(head);
+            (0..70).for_each(|seed| push(&mut first, seed));
+            let mut second = first.clone();
+            (100..130).for_each(|seed| push(&mut first, seed));
+            (200..220).for_each(|seed| push(&mut second, seed));
+            assert!(Arc::ptr_eq(&first.pages[1], &second.pages[1]) && !Arc::ptr_eq(&first.pages[2], &second.pages[2]));
+            for (pages, seeds) in [(first, 100..130), (second, 200..220)] {
+                let mut whole = KvCache::with_capacity(head, 0, Precision::F32);
+                (0..70).chain(seeds).for_each(|seed| whole.push(&vector(head, seed), &vector(head, seed + 7)));
+                assert_eq!(pages.count(), whole.count());
+                let query = vector(head, 3);
+                let results = [&mut (vec![0f32; head], Vec::new()), &mut (vec![0f32; head], Vec::new())];
+                let [(out, weights), (wholes_out, wholes_weights)] = results;
+                pages.attend(&query, out, weights);
+                whole.attend(&query, wholes_out, wholes_weights);
+                assert_eq!((out, weights), (wholes_out, wholes_weights), "{head}");
+            }
+        }
+    }
 
     /// Attention over 8-bit keys and values is near that over f32, and not equal.
     #[test]

@@ -18,7 +18,7 @@ pub use blocks::{BlockMatrix, WeightRun};
 pub use eight_bits::EightBitRun;
 pub use four_bits::FourBitRun;
 use panel::widen;
-pub(crate) use panel::{PANEL, ROWS, Weight, multiply, multiply_pair};
+pub(crate) use panel::{PANEL, ROWS, Weight, accumulate, accumulate_pair, multiply, multiply_pair};
 use rounded::RoundedRows;
 
 /// Smallest number of weights of one task of a thread.

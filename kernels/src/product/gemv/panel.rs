@@ -180,6 +180,12 @@ unsafe fn widen_neon<W: Weight>(weights: &[W], wide: &mut [f32]) {
 
 /// Multiplies `x` `[inputs, width]` with `weights` `[inputs, 32]` into the first `width` rows of `sums`; `width` is 1, 2, 4 or 8.
 pub(crate) fn multiply<W: Weight>(width: usize, x: &[f32], weights: &[W], sums: &mut [[f32; PANEL]; ROWS]) {
+    sums[..width].fill([0.0; PANEL]);
+    accumulate(width, x, weights, sums);
+}
+
+/// As [`multiply`], added to `sums`: inputs in several calls have the sums of one, to the last bit.
+pub(crate) fn accumulate<W: Weight>(width: usize, x: &[f32], weights: &[W], sums: &mut [[f32; PANEL]; ROWS]) {
     assert_eq!(x.len() * PANEL, weights.len() * width, "packed matrix: inputs of a panel");
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx512f") {
@@ -206,10 +212,10 @@ pub(crate) fn multiply<W: Weight>(width: usize, x: &[f32], weights: &[W], sums: 
         }
     };
     #[cfg(not(target_arch = "aarch64"))]
-    pulp::Arch::new().dispatch(Multiply { width, x, weights, sums });
+    pulp::Arch::new().dispatch(Accumulate { width, x, weights, sums });
 }
 
-/// [`multiply`] in AVX-512, with the sums in registers. The order of the additions does not depend on the number of rows, so a row
+/// [`accumulate`] in AVX-512, with the sums in registers. The order of the additions does not depend on the number of rows, so a row
 /// has the same result to the last bit in every block.
 ///
 /// # Safety
@@ -223,6 +229,10 @@ unsafe fn panel_512<const R: usize, W: Weight>(
     sums: &mut [[f32; PANEL]; ROWS],
 ) {
     let mut rows = [[_mm512_setzero_ps(); 2]; R];
+    for (row, sums) in rows.iter_mut().zip(sums.iter()) {
+        // SAFETY: a row of sums has 32 values.
+        *row = unsafe { [_mm512_loadu_ps(sums.as_ptr()), _mm512_loadu_ps(sums.as_ptr().add(16))] };
+    }
     let (mut x, mut weights) = (x.as_ptr(), weights.as_ptr());
     for _ in 0..inputs {
         // The hardware prefetcher stops at the end of a page. A prefetch of an invalid address has no effect.
@@ -251,20 +261,27 @@ unsafe fn panel_512<const R: usize, W: Weight>(
 
 /// Multiplies one row `x` `[inputs]` with two panels `[inputs, 32]`, each in the order of [`multiply`]: twice as many sums are in progress as
 /// with one, which hides how long an addition takes.
-pub(crate) fn multiply_pair<W: Weight>(x: &[f32], weights: [&[W]; 2], out: [&mut [f32; PANEL]; 2]) {
+pub(crate) fn multiply_pair<W: Weight>(x: &[f32], weights: [&[W]; 2], mut out: [&mut [f32; PANEL]; 2]) {
+    out.iter_mut().for_each(|out| out.fill(0.0));
+    accumulate_pair(x, weights, out);
+}
+
+/// As [`multiply_pair`], added to `out`.
+pub(crate) fn accumulate_pair<W: Weight>(x: &[f32], weights: [&[W]; 2], out: [&mut [f32; PANEL]; 2]) {
     assert!(weights.iter().all(|weights| weights.len() == x.len() * PANEL), "packed matrix: inputs of two panels");
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx512f") {
         // SAFETY: the processor has AVX-512, and the lengths are checked above.
         return unsafe { pair_512(x, weights, out) };
     }
-    weights.into_iter().zip(out).for_each(|(weights, out)| multiply_one(x, weights, out));
+    weights.into_iter().zip(out).for_each(|(weights, out)| accumulate_one(x, weights, out));
 }
 
-/// Multiplies one row `x` `[inputs]` with a panel `[inputs, 32]`.
-fn multiply_one<W: Weight>(x: &[f32], weights: &[W], out: &mut [f32; PANEL]) {
+/// Multiplies one row `x` `[inputs]` with a panel `[inputs, 32]`, added to `out`.
+fn accumulate_one<W: Weight>(x: &[f32], weights: &[W], out: &mut [f32; PANEL]) {
     let mut sums = [[0f32; PANEL]; ROWS];
-    multiply(1, x, weights, &mut sums);
+    sums[0] = *out;
+    accumulate(1, x, weights, &mut sums);
     *out = sums[0];
 }
 
@@ -274,6 +291,10 @@ fn multiply_one<W: Weight>(x: &[f32], weights: &[W], out: &mut [f32; PANEL]) {
 #[target_feature(enable = "avx512f")]
 unsafe fn pair_512<W: Weight>(x: &[f32], weights: [&[W]; 2], out: [&mut [f32; PANEL]; 2]) {
     let mut sums = [_mm512_setzero_ps(); 4];
+    for (sums, out) in sums.as_chunks_mut::<2>().0.iter_mut().zip(&out) {
+        // SAFETY: `out` has 32 values.
+        *sums = unsafe { [_mm512_loadu_ps(out.as_ptr()), _mm512_loadu_ps(out.as_ptr().add(16))] };
+    }
     let mut panels = weights.map(<[W]>::as_ptr);
     for x in x {
         let x = _mm512_set1_ps(*x);
@@ -312,6 +333,12 @@ unsafe fn panel_neon<const R: usize, const V: usize, W: Weight>(
 ) {
     for first in (0..PANEL).step_by(8 * V) {
         let mut rows = [[[vdupq_n_f32(0.0); 2]; V]; R];
+        for (row, sums) in rows.iter_mut().zip(sums.iter()) {
+            for (at, sum) in row.as_flattened_mut().iter_mut().enumerate() {
+                // SAFETY: a row of sums has 32 values, of which these are four.
+                *sum = unsafe { vld1q_f32(sums.as_ptr().add(first + 4 * at)) };
+            }
+        }
         let (mut x, mut from) = (x.as_ptr(), weights.as_ptr().wrapping_add(first));
         for _ in 0..weights.len() / PANEL {
             for vector in 0..V {
@@ -334,9 +361,9 @@ unsafe fn panel_neon<const R: usize, const V: usize, W: Weight>(
     }
 }
 
-/// [`multiply`] for any processor.
+/// [`accumulate`] for any processor.
 #[cfg(any(test, not(target_arch = "aarch64")))]
-struct Multiply<'a, W> {
+struct Accumulate<'a, W> {
     width: usize,
     x: &'a [f32],
     weights: &'a [W],
@@ -344,7 +371,7 @@ struct Multiply<'a, W> {
 }
 
 #[cfg(any(test, not(target_arch = "aarch64")))]
-impl<W: Weight> pulp::NullaryFnOnce for Multiply<'_, W> {
+impl<W: Weight> pulp::NullaryFnOnce for Accumulate<'_, W> {
     type Output = ();
 
     #[inline(always)]
@@ -358,11 +385,12 @@ impl<W: Weight> pulp::NullaryFnOnce for Multiply<'_, W> {
     }
 }
 
-/// [`multiply`] for `R` rows.
+/// [`accumulate`] for `R` rows.
 #[cfg(any(test, not(target_arch = "aarch64")))]
 #[inline(always)]
 fn panel<const R: usize, W: Weight>(x: &[f32], weights: &[W], sums: &mut [[f32; PANEL]; ROWS]) {
     let mut rows = [[0f32; PANEL]; R];
+    rows.copy_from_slice(&sums[..R]);
     let (x, _) = x.as_chunks::<R>();
     let (weights, _) = weights.as_chunks::<PANEL>();
     for (x, weights) in x.iter().zip(weights) {
@@ -392,9 +420,15 @@ mod tests {
             let (one, two) = weights.split_at(inputs * PANEL);
             let (mut first, mut second) = ([0f32; PANEL], [0f32; PANEL]);
             multiply_pair(&x, [one, two], [&mut first, &mut second]);
+            let half = inputs / 2;
+            let mut parts = [[f32::NAN; PANEL]; 2];
+            let [a, b] = &mut parts;
+            multiply_pair(&x[..half], [one, two].map(|panel| &panel[..half * PANEL]), [a, b]);
+            accumulate_pair(&x[half..], [one, two].map(|panel| &panel[half * PANEL..]), [a, b]);
+            assert_eq!(parts, [first, second], "{inputs}, in parts");
             for (weights, found) in [(one, first), (two, second)] {
                 let mut alone = [0f32; PANEL];
-                multiply_one(&x, weights, &mut alone);
+                accumulate_one(&x, weights, &mut alone);
                 assert_eq!(alone, found, "{inputs}");
             }
         }
@@ -414,19 +448,26 @@ mod tests {
                 let weights: Vec<f32> = (0..inputs * PANEL).map(|_| draw()).collect();
                 let int8: Vec<i8> = weights.iter().map(|weight| (weight * 127.0) as i8).collect();
                 let (mut one, mut two) = ([[0f32; PANEL]; ROWS], [[0f32; PANEL]; ROWS]);
-                multiply(width, &x, &weights, &mut one);
-                pulp::NullaryFnOnce::call(Multiply { width, x: &x, weights: &weights, sums: &mut two });
+                accumulate(width, &x, &weights, &mut one);
+                pulp::NullaryFnOnce::call(Accumulate { width, x: &x, weights: &weights, sums: &mut two });
                 assert_eq!(one, two, "{width} {inputs}");
-                multiply(width, &x, &int8, &mut one);
-                pulp::NullaryFnOnce::call(Multiply { width, x: &x, weights: &int8, sums: &mut two });
+                let (first, last) = (inputs / 2 * width, inputs / 2 * PANEL);
+                let mut whole = [[f32::NAN; PANEL]; ROWS];
+                let mut parts = whole;
+                multiply(width, &x, &weights, &mut whole);
+                multiply(width, &x[..first], &weights[..last], &mut parts);
+                accumulate(width, &x[first..], &weights[last..], &mut parts);
+                assert_eq!(parts[..width], whole[..width], "{width} {inputs}, in parts");
+                accumulate(width, &x, &int8, &mut one);
+                pulp::NullaryFnOnce::call(Accumulate { width, x: &x, weights: &int8, sums: &mut two });
                 assert_eq!(one, two, "{width} {inputs}, int8");
                 let halves: Vec<f16> = weights.iter().map(|weight| f16::from_f32(*weight)).collect();
-                multiply(width, &x, &halves, &mut one);
-                pulp::NullaryFnOnce::call(Multiply { width, x: &x, weights: &halves, sums: &mut two });
+                accumulate(width, &x, &halves, &mut one);
+                pulp::NullaryFnOnce::call(Accumulate { width, x: &x, weights: &halves, sums: &mut two });
                 assert_eq!(one, two, "{width} {inputs}, f16");
                 let halves: Vec<bf16> = weights.iter().map(|weight| bf16::from_f32(*weight)).collect();
-                multiply(width, &x, &halves, &mut one);
-                pulp::NullaryFnOnce::call(Multiply { width, x: &x, weights: &halves, sums: &mut two });
+                accumulate(width, &x, &halves, &mut one);
+                pulp::NullaryFnOnce::call(Accumulate { width, x: &x, weights: &halves, sums: &mut two });
                 assert_eq!(one, two, "{width} {inputs}, bf16");
             }
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use auricle_kernels::activation::gelu_in_place;
-use auricle_kernels::attention::single_query::cpu::KvCache;
+use auricle_kernels::attention::single_query::cpu::{KvCache, PagedKvCache};
 use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::product::int8::cpu::Int8Matrix;
 use auricle_kernels::thread_pool::{self, ThreadPool};
@@ -72,7 +72,7 @@ struct RowCaches {
     /// Cache of the audio, for each block and head: `[blocks * heads]`.
     cross: Arc<Vec<KvCache>>,
     /// Cache of the tokens so far, for each block and head.
-    own: Vec<KvCache>,
+    own: Vec<PagedKvCache>,
     position: usize,
 }
 
@@ -127,9 +127,12 @@ impl Decoder {
         } else {
             CrossIn::Full(of_each(numbers.clone(), |at, name, bias| Linear::load(&cross(at, name), size, size, bias))?)
         };
-        let tokens = scope.scope("embed_tokens").values("weight", &[config.vocab_size, size])?;
         Ok(Self {
-            tokens: Matrix::new(&tokens, size, config.vocab_size, of_attention),
+            tokens: {
+                // Dropped before the blocks are read: in 32 bits it is larger than all else.
+                let tokens = scope.scope("embed_tokens").values("weight", &[config.vocab_size, size])?;
+                Matrix::new(&tokens, size, config.vocab_size, of_attention)
+            },
             positions: scope.scope("embed_positions").values("weight", &[config.positions, size])?,
             blocks: numbers.map(block).collect::<Result<_>>()?,
             cross_in,
@@ -185,7 +188,7 @@ impl Decoder {
                 }
             }
         }
-        let own = vec![KvCache::new(head); self.blocks.len() * self.heads];
+        let own = vec![PagedKvCache::new(head); self.blocks.len() * self.heads];
         let row = |cross| RowCaches { cross: Arc::new(cross), own: own.clone(), position: 0 };
         Ok(DecoderState { rows: cross.into_iter().map(row).collect() })
     }
