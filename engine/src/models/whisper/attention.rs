@@ -6,6 +6,7 @@ use auricle_kernels::product::gemv::Precision;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, DType, Tensor, activation, module};
 
+use super::decoder::BlockForm;
 use crate::error::Result;
 use crate::layers::{Bias, LayerNorm, Linear};
 use crate::weights::Scope;
@@ -54,19 +55,25 @@ pub fn masked_attention(query: Tensor<4>, seen: &KeyValues, mask: Option<&Tensor
 }
 
 impl Attention {
-    /// Reads `q_proj` and `out_proj` with the precision `outer`, `k_proj` and `v_proj` with the precision `inner`.
+    /// Reads queries and output with the first precision, keys and values with the second.
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(scope: &Scope, size: usize, heads: usize, outer: Precision, inner: Precision) -> Result<Self> {
+    pub fn load(
+        scope: &Scope,
+        form: &BlockForm,
+        size: usize,
+        heads: usize,
+        [outer, inner]: [Precision; 2],
+    ) -> Result<Self> {
         let linear = |name: &str, bias, scale, precision| {
             Linear::load_with(&scope.scope(name), [size, size], bias, scale, precision)
         };
         Ok(Self {
             query: linear("q_proj", Bias::With, ((size / heads) as f32).powf(-0.5), outer)?,
-            key: linear("k_proj", Bias::Without, 1.0, inner)?,
+            key: linear("k_proj", form.key_bias, 1.0, inner)?,
             value: linear("v_proj", Bias::With, 1.0, inner)?,
-            output: linear("out_proj", Bias::With, 1.0, outer)?,
+            output: linear(form.output, Bias::With, 1.0, outer)?,
             heads,
         })
     }

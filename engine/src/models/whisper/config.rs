@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
+use super::decoder::{BlockForm, DecoderConfig};
 use crate::error::{Error, Result};
 use crate::models::emission_delay::{EmissionDelay, EmissionDelays};
 
@@ -281,6 +282,19 @@ impl Config {
             inner: self.encoder_inner,
             mels: self.mels,
             frames: self.frames,
+        }
+    }
+
+    /// The sizes of the decoder.
+    pub fn decoder(&self) -> DecoderConfig {
+        DecoderConfig {
+            form: &BlockForm::WHISPER,
+            size: self.size,
+            layers: self.decoder_layers,
+            heads: self.decoder_heads,
+            inner: self.decoder_inner,
+            vocab_size: self.vocab_size,
+            alignment_heads: self.alignment_heads.clone(),
         }
     }
 

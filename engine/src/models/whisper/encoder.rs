@@ -9,6 +9,7 @@ use burn::tensor::{DType, Tensor, module};
 
 use super::attention::Attention;
 use super::config::EncoderConfig;
+use super::decoder::BlockForm;
 use super::rounded::{self, RoundedBlock, RoundedStem};
 use crate::device::is_cpu;
 use crate::error::Result;
@@ -66,18 +67,20 @@ pub struct FeedForward {
     norm: LayerNorm,
     up: Linear,
     down: Linear,
+    activation: Activation,
 }
 
 impl FeedForward {
-    /// Reads `fc1`, `fc2` and `final_layer_norm` of a block.
+    /// Reads the module of a block, and its norm.
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(scope: &Scope, size: usize, inner: usize, precision: Precision) -> Result<Self> {
+    pub fn load(scope: &Scope, form: &BlockForm, [size, inner]: [usize; 2], precision: Precision) -> Result<Self> {
         Ok(Self {
-            norm: LayerNorm::load(&scope.scope("final_layer_norm"), size)?,
-            up: Linear::load_with(&scope.scope("fc1"), [inner, size], Bias::With, 1.0, precision)?,
-            down: Linear::load_with(&scope.scope("fc2"), [size, inner], Bias::With, 1.0, precision)?,
+            norm: LayerNorm::load(&scope.scope(form.norm), size)?,
+            up: Linear::load_with(&scope.scope(form.up), [inner, size], Bias::With, 1.0, precision)?,
+            down: Linear::load_with(&scope.scope(form.down), [size, inner], Bias::With, 1.0, precision)?,
+            activation: form.activation,
         })
     }
 
@@ -85,7 +88,7 @@ impl FeedForward {
     #[must_use]
     pub fn with_wide_precision(self, precision: Precision) -> Self {
         let (up, down) = (self.up.with_wide_precision(precision), self.down.with_wide_precision(precision));
-        Self { norm: self.norm, up, down }
+        Self { up, down, ..self }
     }
 
     /// The norm of the module's input.
@@ -95,12 +98,12 @@ impl FeedForward {
 
     /// Adds the module's output for the input that [`FeedForward::norm`] has `normed` to `x`.
     fn forward_added(&self, [x, normed]: [Tensor<3>; 2]) -> Tensor<3> {
-        self.down.forward_added(self.up.forward_activated(normed, Activation::Gelu), x)
+        self.down.forward_added(self.up.forward_activated(normed, self.activation), x)
     }
 
     /// Adds the module's output for the input that [`FeedForward::norm`] has `normed` to `x`: the sum, and its `norm`.
     pub fn forward_normed(&self, [x, normed]: [Tensor<3>; 2], norm: &LayerNorm) -> [Tensor<3>; 2] {
-        self.down.forward_normed(self.up.forward_activated(normed, Activation::Gelu), x, norm)
+        self.down.forward_normed(self.up.forward_activated(normed, self.activation), x, norm)
     }
 }
 
@@ -134,14 +137,14 @@ impl Encoder {
     /// # Errors
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, config: &EncoderConfig, precision: Precision) -> Result<Self> {
-        let size = config.size;
+        let (size, form) = (config.size, &BlockForm::WHISPER);
         let inner = if precision == Precision::F16 { precision } else { Precision::F32 };
         let block = |at: usize| {
             let scope = scope.scope(format!("layers.{at}"));
             Ok(Block {
-                attention_norm: LayerNorm::load(&scope.scope("self_attn_layer_norm"), size)?,
-                attention: Attention::load(&scope.scope("self_attn"), size, config.heads, inner, inner)?,
-                feed_forward: FeedForward::load(&scope, size, config.inner, inner)?,
+                attention_norm: LayerNorm::load(&scope.scope(form.own_norm), size)?,
+                attention: Attention::load(&scope.scope("self_attn"), form, size, config.heads, [inner, inner])?,
+                feed_forward: FeedForward::load(&scope, form, [size, config.inner], inner)?,
             })
         };
         let numbers = 0..config.layers;

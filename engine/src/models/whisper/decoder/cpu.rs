@@ -1,9 +1,10 @@
 //! The decoder on the CPU: plain memory, separate caches for each row, each weight read once per step for all rows.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use auricle_kernels::activation::gelu_in_place;
+use auricle_kernels::activation::{Activation, gelu_in_place};
 use auricle_kernels::attention::single_query::cpu::{KvCache, PagedKvCache};
 use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::product::int8::cpu::Int8Matrix;
@@ -11,8 +12,7 @@ use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-use super::super::config::Config;
-use super::{DecoderOutput, Scores};
+use super::{DecoderConfig, DecoderOutput, Scores, TokenTables};
 use crate::error::Result;
 use crate::layers::{Bias, Linear, Matrix, Packed, PackedNorm, Rounded, apply_in_place, scaled};
 use crate::weights::Scope;
@@ -20,8 +20,13 @@ use crate::weights::Scope;
 /// The decoder.
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    /// Token embeddings, which are also the output projection: 8 bits are the fewest that it has.
+    /// The output projection: 8 bits are the fewest that it has.
     tokens: Matrix,
+    output_bias: Option<Vec<f32>>,
+    /// Token embeddings, `[vocabulary, size]`, where they are not the output projection.
+    embeddings: Option<Vec<f32>>,
+    embedding_norm: Option<PackedNorm>,
+    activation: Activation,
     /// `[positions, size]`
     positions: Vec<f32>,
     blocks: Vec<Block>,
@@ -57,8 +62,9 @@ enum CrossIn {
 }
 
 /// The layers for keys and values of each block.
-fn of_each<T>(blocks: Range<usize>, load: impl Fn(usize, &str, Bias) -> Result<T>) -> Result<Vec<[T; 2]>> {
-    blocks.map(|at| Ok([load(at, "k_proj", Bias::Without)?, load(at, "v_proj", Bias::With)?])).collect()
+fn of_each<T>(config: &DecoderConfig, load: impl Fn(usize, &str, Bias) -> Result<T>) -> Result<Vec<[T; 2]>> {
+    let both = |at| Ok([load(at, "k_proj", config.form.key_bias)?, load(at, "v_proj", Bias::With)?]);
+    (0..config.layers).map(both).collect()
 }
 
 /// Decoder state of rows.
@@ -81,8 +87,8 @@ impl Decoder {
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(scope: &Scope, config: &Config, precision: Precision) -> Result<Self> {
-        let (size, heads) = (config.size, config.decoder_heads);
+    pub fn load(scope: &Scope, config: &DecoderConfig, tables: TokenTables, precision: Precision) -> Result<Self> {
+        let (size, heads, form) = (config.size, config.heads, config.form);
         let scale = ((size / heads) as f32).powf(-0.5);
         // 4 bits are those of the feed-forward layers, which are most of a block.
         let of_attention = precision.at_least_8_bits();
@@ -96,48 +102,51 @@ impl Decoder {
             let scope = scope.scope(format!("layers.{at}"));
             let (own, cross) = (scope.scope("self_attn"), scope.scope("encoder_attn"));
             let (mut weight, mut bias) = query(&own.scope("q_proj"))?;
-            weight.extend(own.scope("k_proj").values("weight", &[size, size])?);
-            weight.extend(own.scope("v_proj").values("weight", &[size, size])?);
-            bias.extend(vec![0.0; size]);
-            bias.extend(own.scope("v_proj").values("bias", &[size])?);
+            for (name, with) in [("k_proj", form.key_bias), ("v_proj", Bias::With)] {
+                let (more, biases) = scaled(&own.scope(name), &[size, size], with, 1.0)?;
+                weight.extend(more);
+                bias.extend(biases);
+            }
             let own_in = Packed::for_few_rows(&weight, bias, of_attention);
             let (weight, bias) = query(&cross.scope("q_proj"))?;
             Ok(Block {
-                own_norm: norm(&scope.scope("self_attn_layer_norm"))?,
+                own_norm: norm(&scope.scope(form.own_norm))?,
                 own_in,
-                own_out: layer(&own.scope("out_proj"), size, size, of_attention)?,
-                cross_norm: norm(&scope.scope("encoder_attn_layer_norm"))?,
+                own_out: layer(&own.scope(form.output), size, size, of_attention)?,
+                cross_norm: norm(&scope.scope(form.cross_norm))?,
                 cross_query: Packed::for_few_rows(&weight, bias, of_attention),
-                cross_out: layer(&cross.scope("out_proj"), size, size, of_attention)?,
-                norm: norm(&scope.scope("final_layer_norm"))?,
-                up: layer(&scope.scope("fc1"), size, config.decoder_inner, precision)?,
-                down: layer(&scope.scope("fc2"), config.decoder_inner, size, precision)?,
+                cross_out: layer(&cross.scope(form.output), size, size, of_attention)?,
+                norm: norm(&scope.scope(form.norm))?,
+                up: layer(&scope.scope(form.up), size, config.inner, precision)?,
+                down: layer(&scope.scope(form.down), config.inner, size, precision)?,
             })
         };
-        let mut alignment_heads = vec![Vec::new(); config.decoder_layers];
-        for (layer, head) in &config.alignment_heads {
-            alignment_heads[*layer].push(*head);
-        }
-        let (numbers, square) = (0..config.decoder_layers, [size, size]);
+        let square = [size, size];
         let cross = |at: usize, name: &str| scope.scope(format!("layers.{at}.encoder_attn.{name}"));
         let cross_in = if precision.has_8_bits() && Int8Matrix::is_fast() {
-            CrossIn::Rounded(of_each(numbers.clone(), |at, name, bias| {
-                Rounded::load(&cross(at, name), square, bias, 1.0)
-            })?)
+            CrossIn::Rounded(of_each(config, |at, name, bias| Rounded::load(&cross(at, name), square, bias, 1.0))?)
         } else {
-            CrossIn::Full(of_each(numbers.clone(), |at, name, bias| Linear::load(&cross(at, name), size, size, bias))?)
+            CrossIn::Full(of_each(config, |at, name, bias| Linear::load(&cross(at, name), size, size, bias))?)
         };
+        let embedded = scope.scope("embed_tokens").values("weight", &[config.vocab_size, size])?;
+        let (output, embeddings) = match tables.output {
+            Some(output) => (output, Some(embedded)),
+            None => (embedded, None),
+        };
+        let tokens = Matrix::new(&output, size, config.vocab_size, of_attention);
+        // Before the blocks are read: in 32 bits it is larger than all else.
+        drop(output);
         Ok(Self {
-            tokens: {
-                // Dropped before the blocks are read: in 32 bits it is larger than all else.
-                let tokens = scope.scope("embed_tokens").values("weight", &[config.vocab_size, size])?;
-                Matrix::new(&tokens, size, config.vocab_size, of_attention)
-            },
-            positions: scope.scope("embed_positions").values("weight", &[config.positions, size])?,
-            blocks: numbers.map(block).collect::<Result<_>>()?,
+            tokens,
+            output_bias: tables.output_bias,
+            embeddings,
+            embedding_norm: form.embedding_norm.map(|name| norm(&scope.scope(name))).transpose()?,
+            activation: form.activation,
+            positions: tables.positions,
+            blocks: (0..config.layers).map(block).collect::<Result<_>>()?,
             cross_in,
-            norm: norm(&scope.scope("layer_norm"))?,
-            alignment_heads,
+            norm: norm(&scope.scope(form.last_norm))?,
+            alignment_heads: config.heads_of_blocks(),
             heads,
             precision,
         })
@@ -146,6 +155,14 @@ impl Decoder {
     /// Width of a token.
     pub fn size(&self) -> usize {
         self.tokens.inputs()
+    }
+
+    fn embedding(&self, token: usize) -> Cow<'_, [f32]> {
+        let size = self.size();
+        match &self.embeddings {
+            Some(embeddings) => Cow::Borrowed(&embeddings[token * size..][..size]),
+            None => Cow::Owned(self.tokens.output(token)),
+        }
     }
 
     /// State of rows over encoder frames `[rows, frames, size]`, before their first token.
@@ -219,10 +236,13 @@ impl Decoder {
                 // A finished row continues beside the others, past the last position, without effect.
                 let position = &self.positions[row.position.min(last_position) * size..][..size];
                 x.extend(
-                    self.tokens.output(*token as usize).iter().zip(position).map(|(token, position)| token + position),
+                    self.embedding(*token as usize).iter().zip(position).map(|(token, position)| token + position),
                 );
                 row.position += 1;
             }
+        }
+        if let Some(norm) = &self.embedding_norm {
+            x = norm.forward(pool, &x);
         }
         let mut weights = vec![Vec::new(); steps.rows.len()];
         let mut middle = Vec::new();
@@ -237,7 +257,10 @@ impl Decoder {
             let attended = self.attend_cross(pool, steps, tokens, number, &query, &mut weights);
             block.cross_out.add_to(pool, &attended, &mut x);
             let mut inner = block.up.forward(pool, &block.norm.forward(pool, &x));
-            apply_in_place(pool, &mut inner, gelu_in_place);
+            apply_in_place(pool, &mut inner, |inner| match self.activation {
+                Activation::Relu => inner.iter_mut().for_each(|value| *value = value.max(0.0)),
+                _ => gelu_in_place(inner),
+            });
             block.down.add_to(pool, &inner, &mut x);
         }
         if blocks >= self.blocks.len() {
@@ -252,7 +275,7 @@ impl Decoder {
             })
             .copied()
             .collect();
-        let scores = self.tokens.forward(pool, &self.norm.forward(pool, &last), None);
+        let scores = self.tokens.forward(pool, &self.norm.forward(pool, &last), self.output_bias.as_deref());
         (DecoderOutput { scores: Scores::Cpu(scores), weights }, middle)
     }
 

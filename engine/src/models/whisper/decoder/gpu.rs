@@ -11,8 +11,8 @@ use auricle_kernels::product::gemv::Precision;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
 use super::super::attention::{Attention, KeyValues, masked_attention};
-use super::super::config::Config;
 use super::super::encoder::FeedForward;
+use super::{BlockForm, DecoderConfig, TokenTables};
 use crate::error::Result;
 use crate::layers::{
     Bias, LayerNorm, Linear, RecordedSteps, StepInputs, pack_together, parts_of, row_indices, scaled, upload,
@@ -30,7 +30,8 @@ type StepOutput = (Tensor<2>, Tensor<3>);
 pub struct Decoder {
     /// `[vocabulary, size]`: the token embeddings.
     tokens: Tensor<2>,
-    /// The output projection, whose weights are the token embeddings in the order in which a product reads them.
+    embedding_norm: Option<LayerNorm>,
+    /// The output projection, whose weights are mostly the token embeddings, in the order in which a product reads them.
     scores: Linear,
     /// `[positions, size]`
     positions: Tensor<2>,
@@ -95,8 +96,8 @@ impl Decoder {
     ///
     /// # Errors
     /// As [`Scope::values`].
-    pub fn load(scope: &Scope, config: &Config, precision: Precision) -> Result<Self> {
-        let (size, heads) = (config.size, config.decoder_heads);
+    pub fn load(scope: &Scope, config: &DecoderConfig, tables: TokenTables, precision: Precision) -> Result<Self> {
+        let (size, heads, form) = (config.size, config.heads, config.form);
         // 16 bits are stored ones: inputs and outputs stay as they are.
         let stored = if precision == Precision::F16 { Precision::F32 } else { precision };
         // 4 bits are those of the feed-forward layers, as on the CPU.
@@ -104,29 +105,38 @@ impl Decoder {
         let block = |at: usize| {
             let scope = scope.scope(format!("layers.{at}"));
             // All of a window's frames are projected once: a product with many rows.
-            let cross =
-                Attention::load(&scope.scope("encoder_attn"), size, heads, stored.at_least_8_bits(), Precision::F32)?;
+            let precisions = [stored.at_least_8_bits(), Precision::F32];
+            let cross = Attention::load(&scope.scope("encoder_attn"), form, size, heads, precisions)?;
             Ok(Block {
-                own_norm: LayerNorm::load(&scope.scope("self_attn_layer_norm"), size)?,
-                own: OwnAttention::load(&scope.scope("self_attn"), size, heads, of_attention)?,
-                cross_norm: LayerNorm::load(&scope.scope("encoder_attn_layer_norm"), size)?,
+                own_norm: LayerNorm::load(&scope.scope(form.own_norm), size)?,
+                own: OwnAttention::load(&scope.scope("self_attn"), form, size, heads, of_attention)?,
+                cross_norm: LayerNorm::load(&scope.scope(form.cross_norm), size)?,
                 cross: cross.with_wide_precision(of_attention),
-                feed_forward: FeedForward::load(&scope, size, config.decoder_inner, stored)?
+                feed_forward: FeedForward::load(&scope, form, [size, config.inner], stored)?
                     .with_wide_precision(precision),
             })
         };
-        let mut alignment_heads = vec![Vec::new(); config.decoder_layers];
-        for (layer, head) in &config.alignment_heads {
-            alignment_heads[*layer].push(*head);
-        }
         let tokens = scope.scope("embed_tokens").values("weight", &[config.vocab_size, size])?;
         Ok(Self {
-            scores: Linear::for_few_rows(&tokens, size, None, of_attention, scope.device()),
+            scores: Linear::for_few_rows(
+                tables.output.as_ref().unwrap_or(&tokens),
+                size,
+                tables.output_bias,
+                of_attention,
+                scope.device(),
+            ),
+            embedding_norm: match form.embedding_norm {
+                Some(name) => Some(LayerNorm::load(&scope.scope(name), size)?),
+                None => None,
+            },
             tokens: Tensor::from_data(TensorData::new(tokens, [config.vocab_size, size]), scope.device()),
-            positions: scope.scope("embed_positions").tensor("weight", [config.positions, size])?,
-            blocks: (0..config.decoder_layers).map(block).collect::<Result<_>>()?,
-            norm: LayerNorm::load(&scope.scope("layer_norm"), size)?,
-            alignment_heads,
+            positions: Tensor::from_data(
+                TensorData::new(tables.positions.clone(), [tables.positions.len() / size, size]),
+                scope.device(),
+            ),
+            blocks: (0..config.layers).map(block).collect::<Result<_>>()?,
+            norm: LayerNorm::load(&scope.scope(form.last_norm), size)?,
+            alignment_heads: config.heads_of_blocks(),
         })
     }
 
@@ -314,6 +324,10 @@ impl Decoder {
         let [positions, ids] = places.map(|part| part.narrow(0, 0, rows * count));
         let embedded = self.tokens.clone().select(0, ids) + self.positions.clone().select(0, positions);
         let size = embedded.dims()[1];
+        let embedded = match &self.embedding_norm {
+            Some(norm) => norm.forward(embedded),
+            None => embedded,
+        };
         embedded.reshape([rows, count, size])
     }
 }
@@ -373,14 +387,14 @@ impl Block {
 
 impl OwnAttention {
     /// Reads `self_attn`.
-    fn load(scope: &Scope, size: usize, heads: usize, precision: Precision) -> Result<Self> {
+    fn load(scope: &Scope, form: &BlockForm, size: usize, heads: usize, precision: Precision) -> Result<Self> {
         let part = |name: &str, bias, scale| scaled(&scope.scope(name), &[size, size], bias, scale);
         let (mut weights, mut biases) = part("q_proj", Bias::With, ((size / heads) as f32).powf(-0.5))?;
-        for (weight, bias) in [part("k_proj", Bias::Without, 1.0)?, part("v_proj", Bias::With, 1.0)?] {
+        for (weight, bias) in [part("k_proj", form.key_bias, 1.0)?, part("v_proj", Bias::With, 1.0)?] {
             weights.extend(weight);
             biases.extend(bias);
         }
-        let output = scope.scope("out_proj");
+        let output = scope.scope(form.output);
         let (weight, bias) = scaled(&output, &[size, size], Bias::With, 1.0)?;
         Ok(Self {
             input: Linear::for_few_rows(&weights, size, Some(biases), precision, scope.device()),
