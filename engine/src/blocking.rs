@@ -349,9 +349,6 @@ impl Engine {
             Checkpoint::FastConformer(_) if options.sequential => {
                 return Err(Error::InvalidOption("windows one after another are for Whisper checkpoints".into()));
             }
-            Checkpoint::FastConformer(_) if options.translate => {
-                return Err(Error::InvalidOption("translation is for Whisper checkpoints of many languages".into()));
-            }
             Checkpoint::FastConformer(model) => {
                 // The checkpoint finds the language by itself; a language that it lacks is still an error.
                 options.languages.iter().try_for_each(|language| choice.check_language(language))?;
@@ -485,7 +482,11 @@ impl Engine {
             } else {
                 let pcm: Vec<u8> = sound.iter().flat_map(|s| ((s * 32_767.0) as i16).to_le_bytes()).collect();
                 let audio = AudioStream::from_pcm_s16le(Cursor::new(pcm), SAMPLE_RATE, 1)?;
-                let options = TranscribeOptions::default().model(&model.id);
+                let mut options = TranscribeOptions::default().model(&model.id);
+                if let Checkpoint::FastConformer(model) = &*on.checkpoint(&dir)? {
+                    let needed = model.attention().and_then(|decoder| decoder.prompts().languages().next());
+                    options.language = needed.map(str::to_owned);
+                }
                 self.transcribe_spoken(on, audio, &options, None, &mut |_| ControlFlow::Continue(()))?;
             }
         }

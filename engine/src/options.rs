@@ -201,7 +201,7 @@ pub struct TranscribeOptions {
     /// Whisper checkpoints: one window after another, each with the text before it, in place of windows cut at silence
     /// and written side by side. Slower; names and style may stay the same for longer.
     pub sequential: bool,
-    /// True to write English, whatever language is spoken: for Whisper checkpoints of many languages.
+    /// True to write English, whatever language is spoken: for Whisper checkpoints of many languages, and Canary.
     pub translate: bool,
     /// Speaker labels: off, found, or for an expected number of speakers.
     pub speakers: SpeakerLabels,

@@ -11,6 +11,8 @@ from pathlib import Path
 import torch
 import transformers
 
+from attention import CHECKPOINTS as ATTENTION
+from attention import make_attention
 from bert import make_g2p, make_tagger, make_words
 from checkpoints import CHECKPOINTS
 from decoder import DECODERS, make_decoder
@@ -79,6 +81,10 @@ def make(root: Path, only: list[str]) -> None:
         if not only or checkpoint.name in only:
             print(checkpoint.name)
             make_model(checkpoint, fresh(root / "fastconformer" / checkpoint.name))
+    for checkpoint in ATTENTION:
+        if not only or checkpoint.name in only:
+            print(checkpoint.name)
+            make_attention(checkpoint, fresh(root / "fastconformer" / checkpoint.name))
     if not only or "vectors" in only:
         print("vectors")
         make_vectors(fresh(root / "whisper" / "vectors"))

@@ -7,12 +7,17 @@ use safetensors::SafeTensors;
 
 /// A copy of a checkpoint's folder with another `config.json`.
 pub fn with_config(checkpoint: &Path, change: impl Fn(&mut serde_json::Value)) -> tempfile::TempDir {
+    with_json(checkpoint, "config.json", change)
+}
+
+/// A copy of a checkpoint's folder with a file of JSON changed.
+pub fn with_json(checkpoint: &Path, file: &str, change: impl Fn(&mut serde_json::Value)) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     copy_folder(checkpoint, dir.path());
-    let path = dir.path().join("config.json");
-    let mut config = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    change(&mut config);
-    std::fs::write(path, config.to_string()).unwrap();
+    let path = dir.path().join(file);
+    let mut json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    change(&mut json);
+    std::fs::write(path, json.to_string()).unwrap();
     dir
 }
 

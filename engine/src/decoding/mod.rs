@@ -57,8 +57,19 @@ impl<'a> Search<'a> {
     }
 }
 
+/// Number of tokens at the end that only repeat, three times or more, what stands before them.
+pub(crate) fn repeated_tail(tokens: &[u32]) -> usize {
+    let longest = tokens.len() / 3;
+    let repeats = |period: &usize| {
+        let last = &tokens[tokens.len() - period..];
+        tokens.rchunks_exact(*period).take_while(|chunk| *chunk == last).count()
+    };
+    let looped = (1..=longest).map(|period| (period, repeats(&period))).find(|(_, times)| *times >= 3);
+    looped.map_or(0, |(period, times)| period * (times - 1))
+}
+
 /// The first of the largest values; the first value if none compares.
-fn argmax(values: &[f32]) -> usize {
+pub(crate) fn argmax(values: &[f32]) -> usize {
     let mut best = 0;
     for (at, value) in values.iter().enumerate() {
         if *value > values[best] {

@@ -119,6 +119,11 @@ impl Vocabulary {
         Ok(Self { pieces: pieces.collect(), tokenizer })
     }
 
+    /// The id of a token by its text, such as `<|en|>`.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.tokenizer.token_to_id(token)
+    }
+
     /// The token ids of a phrase, as it stands within a text.
     ///
     /// # Errors

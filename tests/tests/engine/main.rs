@@ -1,5 +1,6 @@
 //! The engine through its public API: audio, files, live sessions, language models, and what it does about invented text.
 
+mod attention_decoder;
 mod audio;
 mod chat;
 mod clause_speech;

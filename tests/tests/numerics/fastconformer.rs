@@ -19,11 +19,11 @@ const ENCODER: f32 = 1e-4;
 /// Tolerance on other devices, which sum in another order.
 const ELSEWHERE: f32 = 1e-4;
 
-fn fixture(name: &str) -> PathBuf {
+pub(crate) fn fixture(name: &str) -> PathBuf {
     auricle_tests::fixtures().join("fastconformer").join(name)
 }
 
-fn check(what: &str, error: f32, tolerance: f32) {
+pub(crate) fn check(what: &str, error: f32, tolerance: f32) {
     assert!(error <= tolerance, "{what}: relative error {error:.2e} is over {tolerance:.0e}");
 }
 
@@ -36,17 +36,17 @@ fn as_chunk(features: Tensor<3>, lead: usize) -> Tensor<3> {
     Tensor::cat(vec![zeros(lead), features, zeros(after)], 1)
 }
 
-struct Case {
-    model: FastConformer,
-    oracle: Oracle,
-    device: Device,
-    stage: f32,
-    encoder: f32,
-    streaming: bool,
+pub(crate) struct Case {
+    pub(crate) model: FastConformer,
+    pub(crate) oracle: Oracle,
+    pub(crate) device: Device,
+    pub(crate) stage: f32,
+    pub(crate) encoder: f32,
+    pub(crate) streaming: bool,
 }
 
 impl Case {
-    fn open(name: &str, device: &Device, on_cpu: bool) -> Self {
+    pub(crate) fn open(name: &str, device: &Device, on_cpu: bool) -> Self {
         let model = FastConformer::load(&fixture(name), device).unwrap();
         let oracle = Oracle::open(&fixture(name));
         let streaming = model.config().class.is_streaming();
@@ -54,7 +54,7 @@ impl Case {
         Self { model, oracle, device: device.clone(), stage, encoder, streaming }
     }
 
-    fn tensor<const D: usize>(&self, name: &str) -> Tensor<D> {
+    pub(crate) fn tensor<const D: usize>(&self, name: &str) -> Tensor<D> {
         self.oracle.tensor(name, &self.device)
     }
 
@@ -71,7 +71,7 @@ impl Case {
     }
 
     /// One utterance's features without padding: `[1, frames, mels]`.
-    fn utterance(&self, row: usize) -> Tensor<3> {
+    pub(crate) fn utterance(&self, row: usize) -> Tensor<3> {
         let length = self.oracle.integers("feature_lengths")[row];
         self.tensor::<3>("features").narrow(0, row, 1).narrow(1, 0, length)
     }
@@ -155,7 +155,7 @@ fn half_precision_is_close_to_full_precision() {
     }
 }
 
-fn numbers(value: &Value) -> Vec<usize> {
+pub(crate) fn numbers(value: &Value) -> Vec<usize> {
     value.as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect()
 }
 
@@ -175,7 +175,7 @@ fn assert_tokens(what: &str, tokens: &[Token], reference: &Value) {
 }
 
 /// The stages that all classes have: features, subsampling, a block, the encoder, its projection.
-fn check_stages(case: &Case) {
+pub(crate) fn check_stages(case: &Case) {
     let samples = Oracle::values(case.tensor::<2>("audio"));
     let width = case.tensor::<2>("audio").dims()[1];
     let lengths = case.oracle.integers("audio_lengths");

@@ -2,6 +2,7 @@
 //! `transformers` and the published packages (`tests/oracles`), on the CPU and on a Vulkan adapter.
 
 mod activation;
+mod attention_decoder;
 mod bert;
 mod decoder;
 mod decoder_gpu;

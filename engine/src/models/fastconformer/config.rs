@@ -1,9 +1,11 @@
-//! Reads and checks `config.json` of the five published classes.
+//! Reads and checks `config.json` of the published classes.
 
 use std::path::Path;
 
 use serde::Deserialize;
+use serde_json::{Value, json};
 
+use super::attention::AttentionConfig;
 use crate::error::{Error, Result};
 
 /// The published class of a checkpoint.
@@ -19,6 +21,10 @@ pub enum Class {
     NemotronStreaming,
     /// `Nemotron3_5AsrForRNNT`
     Nemotron35,
+    /// `CohereAsrForConditionalGeneration`
+    CohereAsr,
+    /// `CanaryForConditionalGeneration`
+    Canary,
 }
 
 impl Class {
@@ -30,6 +36,8 @@ impl Class {
             "parakeet_tdt" => Self::ParakeetTdt,
             "nemotron_asr_streaming" => Self::NemotronStreaming,
             "nemotron3_5_asr" => Self::Nemotron35,
+            "cohere_asr" => Self::CohereAsr,
+            "canary" => Self::Canary,
             _ => return None,
         })
     }
@@ -42,6 +50,27 @@ impl Class {
             Self::ParakeetTdt => "ParakeetForTDT",
             Self::NemotronStreaming => "NemotronAsrStreamingForRNNT",
             Self::Nemotron35 => "Nemotron3_5AsrForRNNT",
+            Self::CohereAsr => "CohereAsrForConditionalGeneration",
+            Self::Canary => "CanaryForConditionalGeneration",
+        }
+    }
+
+    /// True if a predictor and a joint write the text.
+    fn is_transducer(self) -> bool {
+        !self.has_attention() && self != Self::ParakeetCtc
+    }
+
+    /// True if a decoder with attention to the audio writes the text.
+    pub fn has_attention(self) -> bool {
+        matches!(self, Self::CohereAsr | Self::Canary)
+    }
+
+    /// What the class states of the encoder where a configuration does not.
+    fn encoder_defaults(self) -> Value {
+        match self {
+            Self::CohereAsr => json!({"hidden_size": 1280, "num_hidden_layers": 48, "intermediate_size": 5120,
+                "num_mel_bins": 128, "scale_input": false}),
+            _ => json!({}),
         }
     }
 
@@ -145,6 +174,8 @@ pub struct Config {
     pub joint_activation: String,
     /// Language slots, the width they are fused through, and the slot of automatic detection (Nemotron 3.5).
     pub prompt: Option<PromptConfig>,
+    /// The decoder of the classes that have one with attention.
+    pub attention: Option<AttentionConfig>,
 }
 
 /// The language prompt of Nemotron 3.5.
@@ -160,8 +191,6 @@ pub struct PromptConfig {
 
 #[derive(Deserialize)]
 struct File {
-    model_type: String,
-    #[serde(default)]
     encoder_config: EncoderConfig,
     vocab_size: Option<usize>,
     blank_token_id: Option<u32>,
@@ -186,28 +215,50 @@ impl Config {
         let path = dir.join("config.json");
         let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
         let text = std::fs::read_to_string(&path).map_err(|e| bad(e.to_string()))?;
-        let file: File = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
-        let class = Class::from_model_type(&file.model_type)
-            .ok_or_else(|| bad(format!("model_type {} is not supported", file.model_type)))?;
-        let config = Self::from_file(class, file);
+        let mut json: Value = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        let model_type = json["model_type"].as_str().ok_or_else(|| bad("it has no model_type".into()))?;
+        let class = Class::from_model_type(model_type)
+            .ok_or_else(|| bad(format!("model_type {model_type} is not supported")))?;
+        let mut encoder = class.encoder_defaults();
+        match (json.get("encoder_config"), encoder.as_object_mut()) {
+            (Some(Value::Object(stated)), Some(encoder)) => encoder.extend(stated.clone()),
+            (None | Some(Value::Null), _) if class == Class::Canary => {
+                encoder = json!({"num_hidden_layers": 32, "num_mel_bins": 128, "scale_input": false});
+            }
+            (None | Some(Value::Null), _) => {}
+            _ => return Err(bad("encoder_config is no object".into())),
+        }
+        json["encoder_config"] = encoder;
+        let attention = match class.has_attention() {
+            true => Some(AttentionConfig::read(dir, class, &json).map_err(bad)?),
+            false => None,
+        };
+        let file: File = serde_json::from_value(json).map_err(|e| bad(e.to_string()))?;
+        let config = Self::from_file(class, file, attention);
         config.check().map_err(bad)?;
         Ok(config)
     }
 
     /// Fills missing values with the class's defaults.
-    fn from_file(class: Class, file: File) -> Self {
+    fn from_file(class: Class, file: File, attention: Option<AttentionConfig>) -> Self {
         let vocab_size = file.vocab_size.unwrap_or(match class {
             Class::ParakeetCtc | Class::NemotronStreaming => 1025,
             Class::ParakeetRnnt | Class::ParakeetTdt => 8193,
             Class::Nemotron35 => 13088,
+            Class::CohereAsr | Class::Canary => 16384,
         });
         let last = vocab_size.saturating_sub(1) as u32;
         Self {
             class,
             encoder: file.encoder_config,
             vocab_size,
-            // The CTC class calls its blank "pad".
-            blank: if class == Class::ParakeetCtc { file.pad_token_id } else { file.blank_token_id }.unwrap_or(last),
+            blank: match &attention {
+                // As a blank, the end of the text is never shown.
+                Some(attention) => attention.end,
+                // The CTC class calls its blank "pad".
+                None if class == Class::ParakeetCtc => file.pad_token_id.unwrap_or(last),
+                None => file.blank_token_id.unwrap_or(last),
+            },
             decoder_hidden_size: file.decoder_hidden_size.unwrap_or(640),
             num_decoder_layers: file.num_decoder_layers.unwrap_or(2),
             max_symbols_per_step: file.max_symbols_per_step.unwrap_or(10),
@@ -221,6 +272,7 @@ impl Config {
                 automatic: file.default_prompt_id.unwrap_or(101),
             }),
             joint_activation: file.hidden_act.unwrap_or_else(|| "relu".into()),
+            attention,
         }
     }
 
@@ -254,11 +306,11 @@ impl Config {
             ),
             (encoder.sliding_window >= 1, "sliding_window must be at least 1".into()),
             (
-                self.class == Class::ParakeetCtc || (self.decoder_hidden_size > 0 && self.num_decoder_layers > 0),
+                !self.class.is_transducer() || (self.decoder_hidden_size > 0 && self.num_decoder_layers > 0),
                 "the predictor needs a width and a layer".into(),
             ),
             (
-                self.class == Class::ParakeetCtc || self.joint_activation == "relu",
+                !self.class.is_transducer() || self.joint_activation == "relu",
                 format!("joint activation {} is not supported", self.joint_activation),
             ),
             (self.max_symbols_per_step > 0, "max_symbols_per_step must be at least 1".into()),

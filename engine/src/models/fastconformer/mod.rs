@@ -1,5 +1,7 @@
-//! FastConformer speech recognition: the Parakeet and Nemotron streaming checkpoints. See `README.md` beside this file.
+//! FastConformer speech recognition: the Parakeet, Nemotron streaming, Cohere Transcribe and Canary checkpoints. See `README.md` beside
+//! this file.
 
+mod attention;
 mod config;
 mod encoder;
 mod model;

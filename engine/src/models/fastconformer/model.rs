@@ -7,6 +7,7 @@ use std::path::Path;
 use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::{Device, Tensor, TensorData};
 
+use super::attention::{self, AttentionHead};
 use super::config::{Class, Config};
 use super::encoder::{Encoder, EncoderState};
 use super::preprocessor::Preprocessor;
@@ -37,6 +38,7 @@ pub struct FastConformer {
 enum Head {
     Ctc(Box<Linear>),
     Transducer(Box<TransducerHead>),
+    Attention(Box<AttentionHead>),
 }
 
 struct TransducerHead {
@@ -77,6 +79,8 @@ pub struct Encoded {
     input: Tensor<3>,
     /// Number of real frames in each row.
     lengths: Vec<usize>,
+    /// Slot of the language prompt.
+    language: usize,
 }
 
 impl Stream {
@@ -100,7 +104,8 @@ impl Stream {
 impl Encoded {
     /// A copy of one row.
     pub fn row(&self, row: usize) -> Self {
-        Self { input: self.input.clone().narrow(0, row, 1), lengths: vec![self.lengths[row]] }
+        let (input, lengths) = (self.input.clone().narrow(0, row, 1), vec![self.lengths[row]]);
+        Self { input, lengths, language: self.language }
     }
 }
 
@@ -123,10 +128,18 @@ impl FastConformer {
         let preprocessor = Preprocessor::read(dir, &config, device)?;
         let vocabulary = Vocabulary::read(dir, config.blank)?;
         let emission_delays = EmissionDelays::read(dir)?;
-        let weights = Weights::open(dir, device)?;
+        let mut weights = Weights::open(dir, device)?;
+        if config.class.has_attention() {
+            weights = weights.renamed(attention::class_name)?;
+        }
         let (parameters, form) = (weights.parameters(), weights.form());
         let encoder = Encoder::load(&weights.scope("encoder"), config.class, &config.encoder, precision)?;
-        let head = Head::load(&weights, &config, precision)?;
+        let head = match &config.attention {
+            Some(decoder) => {
+                Head::Attention(Box::new(AttentionHead::load(&weights, decoder, &config, &vocabulary, dir, precision)?))
+            }
+            None => Head::load(&weights, &config, precision)?,
+        };
         weights.finish()?;
         let device = device.clone();
         Ok(Self { config, encoder, head, preprocessor, vocabulary, emission_delays, device, parameters, form })
@@ -157,11 +170,20 @@ impl FastConformer {
         &self.form
     }
 
-    /// The prompt slot of a language; 0 for checkpoints without one.
+    /// The prompt slot of a language, to write it or to translate it to English; 0 for checkpoints without one.
     ///
     /// # Errors
-    /// [`Error::Language`] for a language that the checkpoint has no slot for.
-    pub fn language_slot(&self, language: Option<&str>) -> Result<usize> {
+    /// [`Error::Language`] for a language that the checkpoint has no slot for, or if it needs one; [`Error::InvalidOption`] if it does
+    /// not translate.
+    pub fn language_slot(&self, language: Option<&str>, translate: bool) -> Result<usize> {
+        if let Head::Attention(head) = &self.head {
+            return head.prompts().slot(language, translate);
+        }
+        if translate {
+            return Err(Error::InvalidOption(
+                "translation is for Whisper and Canary checkpoints of many languages".into(),
+            ));
+        }
         let Some(prompt) = self.config().prompt else { return Ok(0) };
         let Some(language) = language else { return Ok(prompt.automatic) };
         let slot = language::find(language, &self.preprocessor().languages).copied();
@@ -217,8 +239,16 @@ impl FastConformer {
     #[doc(hidden)]
     pub fn transducer(&self) -> Option<&Transducer> {
         match &self.head {
-            Head::Ctc(_) => None,
+            Head::Ctc(_) | Head::Attention(_) => None,
             Head::Transducer(head) => Some(&head.transducer),
+        }
+    }
+
+    /// The decoder with attention to the audio, of the classes that have one.
+    pub fn attention(&self) -> Option<&AttentionHead> {
+        match &self.head {
+            Head::Attention(head) => Some(head),
+            Head::Ctc(_) | Head::Transducer(_) => None,
         }
     }
 
@@ -234,28 +264,29 @@ impl FastConformer {
                 };
                 head.projector.forward(frames)
             }
+            Head::Attention(head) => head.project(frames),
         }
     }
 
     /// Recognises whole utterances (Parakeet): `features` `[batch, frames, mels]`, of which `lengths` are real, to the
-    /// tokens of each.
+    /// tokens of each; in the first slot of the language prompt, where there is one.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] for a streaming checkpoint, or an utterance longer than the checkpoint's positions.
     pub fn recognise(&self, features: Tensor<3>, lengths: &[usize], search: Search) -> Result<Vec<Vec<Token>>> {
-        self.search_utterances(&self.encode_utterances(features, lengths)?, &vec![search; lengths.len()])
+        self.search_utterances(&self.encode_utterances(features, lengths, 0)?, &vec![search; lengths.len()])
     }
 
-    /// The encoder part of [`Self::recognise`].
+    /// The encoder part of [`Self::recognise`]; `language` is a prompt slot (0 without a prompt).
     ///
     /// # Errors
     /// As [`Self::recognise`].
-    pub fn encode_utterances(&self, features: Tensor<3>, lengths: &[usize]) -> Result<Encoded> {
+    pub fn encode_utterances(&self, features: Tensor<3>, lengths: &[usize], language: usize) -> Result<Encoded> {
         if self.config.class.is_streaming() {
             return Err(Error::InvalidOption("a streaming checkpoint takes its audio in chunks".into()));
         }
         let (frames, lengths) = self.encoder.forward(features, lengths)?;
-        Ok(Encoded { input: self.head_input(frames, 0), lengths })
+        Ok(Encoded { input: self.head_input(frames, language), lengths, language })
     }
 
     /// The search part of [`Self::recognise`], with one of `searches` per row.
@@ -263,9 +294,11 @@ impl FastConformer {
     /// # Errors
     /// [`Error::Device`] when the device failed.
     pub fn search_utterances(&self, encoded: &Encoded, searches: &[Search]) -> Result<Vec<Vec<Token>>> {
-        let Encoded { input, lengths } = encoded;
-        let Head::Transducer(head) = &self.head else {
-            return decoding::ctc(input.clone(), lengths, self.config.blank, searches);
+        let Encoded { input, lengths, language } = encoded;
+        let head = match &self.head {
+            Head::Ctc(_) => return decoding::ctc(input.clone(), lengths, self.config.blank, searches),
+            Head::Attention(head) => return head.search(input, lengths, *language, searches),
+            Head::Transducer(head) => head,
         };
         let mut searching = self.start_search(head, lengths.len());
         let tokens = self.search(&mut searching, encoded, searches)?;
@@ -324,7 +357,7 @@ impl FastConformer {
         let mut states: Vec<&mut EncoderState> = streams.iter_mut().map(|stream| &mut stream.encoder).collect();
         let (frames, valid) = self.encoder.forward_chunk(features, valid, &mut states)?;
         let lengths = valid.iter().map(|valid| valid.end).collect();
-        Ok(Encoded { input: self.head_input(frames, language), lengths })
+        Ok(Encoded { input: self.head_input(frames, language), lengths, language })
     }
 
     /// Greedy search over the output of [`Self::encode`] for several streams of one row each, with one of `keyterms`
@@ -363,7 +396,7 @@ impl FastConformer {
         encoded: &Encoded,
         beams: &[Beam],
     ) -> Result<Vec<Vec<Token>>> {
-        let Encoded { input, lengths } = encoded;
+        let Encoded { input, lengths, .. } = encoded;
         let (head, total) = (self.transducer_head()?, input.dims()[1]);
         let frames = head.transducer.frames(input.clone())?;
         let mut rows: Vec<_> = streams.iter_mut().map(|stream| (&mut stream.searching, Ok(Vec::new()))).collect();
@@ -393,7 +426,7 @@ impl FastConformer {
     ) -> Result<Vec<Vec<Token>>> {
         let head = self.transducer_head()?;
         let (transducer, rules) = (&head.transducer, &head.rules);
-        let Encoded { input, lengths } = encoded;
+        let Encoded { input, lengths, .. } = encoded;
         let total = input.dims()[1];
         let frames = transducer.frames(input.clone())?;
         let keyterms: Option<Vec<_>> = searches.iter().map(Search::as_greedy).collect();
@@ -411,7 +444,9 @@ impl FastConformer {
     fn transducer_head(&self) -> Result<&TransducerHead> {
         match &self.head {
             Head::Transducer(head) => Ok(head),
-            Head::Ctc(_) => Err(Error::InvalidOption("a CTC checkpoint has no streams".into())),
+            Head::Ctc(_) | Head::Attention(_) => {
+                Err(Error::InvalidOption(format!("{} has no streams", self.config.class.name())))
+            }
         }
     }
 

@@ -218,7 +218,7 @@ impl TransducerExecutor {
         slots: &[usize],
         most: usize,
     ) -> Result<Vec<Option<StepOutput>>> {
-        let Some(BatchGroup { model, .. }) = self.groups.get(key.group).cloned() else {
+        let Some(BatchGroup { model, language, .. }) = self.groups.get(key.group).cloned() else {
             return Err(Error::internal("a step of an unknown batch group"));
         };
         let counts: Vec<usize> = self.rows(key, slots, most).into_iter().map(|(_, count)| count).collect();
@@ -236,7 +236,7 @@ impl TransducerExecutor {
         for group in by_length(&lengths, GROUP_SAMPLES) {
             let samples: Vec<&[f32]> = group.iter().map(|window| batch[*window].2.as_slice()).collect();
             let (features, lengths) = model.preprocessor().utterances(&samples, model.device())?;
-            let encoded = model.encode_utterances(features, &lengths)?;
+            let encoded = model.encode_utterances(features, &lengths, language)?;
             let found: Vec<StepResult> = if key.on_worker {
                 let keyterms = |window: &usize| Search::Greedy(slots[batch[*window].1].search.keyterms());
                 let searches: Vec<Search> = group.iter().map(keyterms).collect();

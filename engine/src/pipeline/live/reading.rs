@@ -64,7 +64,7 @@ impl OfflineModel {
                 let terms = ExpectedTerms::new(&options.keyterms, options.medical_mode, spoken);
                 let group = BatchGroup {
                     look_ahead: model.look_ahead(None)?,
-                    language: model.language_slot(spoken)?,
+                    language: model.language_slot(spoken, false)?,
                     model: model.clone(),
                 };
                 Self::Transducer { group, keyterms: Keyterms::new(&terms, model.vocabulary())?.0.map(Arc::new) }

@@ -141,8 +141,11 @@ pub(crate) fn open(
             return Err(Error::InvalidOption("the checkpoint transcribes whole recordings only, not live".into()));
         }
         let look_ahead = model.look_ahead(look_ahead_ms)?;
-        request.group =
-            Some(BatchGroup { model: model.clone(), look_ahead, language: model.language_slot(language.as_deref())? });
+        request.group = Some(BatchGroup {
+            model: model.clone(),
+            look_ahead,
+            language: model.language_slot(language.as_deref(), false)?,
+        });
         let terms = ExpectedTerms::new(&options.keyterms, options.medical_mode, language.as_deref());
         let (keyterms, _) = Keyterms::new(&terms, model.vocabulary())?;
         request.fusion = language_model.map(|language_model| {

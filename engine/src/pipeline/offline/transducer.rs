@@ -139,9 +139,17 @@ pub(crate) fn transcribe(
     detector: Option<SharedVad>,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Transcript> {
+    if model.attention().is_some() && (language_model.is_some() || options.beam.is_some_and(|beam| beam > 1)) {
+        let message = format!("{} has greedy search, without a language model", model.config().class.name());
+        return Err(Error::InvalidOption(message));
+    }
     let vocabulary = model.vocabulary();
     let has_detector = detector.is_some();
-    let terms = ExpectedTerms::new(&options.keyterms, options.medical_mode, options.language.as_deref());
+    let language = match options.languages.as_slice() {
+        [only] if model.attention().is_some() => options.language.as_deref().or(Some(only)),
+        _ => options.language.as_deref(),
+    };
+    let terms = ExpectedTerms::new(&options.keyterms, options.medical_mode, language);
     let (keyterms, unwritable) = Keyterms::new(&terms, vocabulary)?;
     let fusion = language_model
         .map(|language_model| Fusion::new(language_model, options.fusion, vocabulary, keyterms.clone(), &terms));
@@ -152,7 +160,7 @@ pub(crate) fn transcribe(
         group: BatchGroup {
             model: model.clone(),
             look_ahead: model.look_ahead(options.look_ahead_ms)?,
-            language: model.language_slot(options.language.as_deref())?,
+            language: model.language_slot(language, options.translate)?,
         },
         detector,
         dropped_words: 0,
@@ -186,7 +194,10 @@ pub(crate) fn transcribe(
         words: spoken.words,
         utterances: None,
         confidence,
-        language_code: spoken.language.or_else(|| options.language.clone()).or_else(english),
+        language_code: match options.translate {
+            true => Some(ENGLISH.to_owned()),
+            false => spoken.language.or_else(|| language.map(str::to_owned)).or_else(english),
+        },
         audio_duration_sec: audio.position_s(),
         model: options.model.clone().unwrap_or_default(),
         warnings,

@@ -116,7 +116,7 @@ pub struct TranscribeArgs {
     /// (Whisper checkpoints)
     #[arg(long)]
     sequential: bool,
-    /// Write English, whatever language is spoken (Whisper checkpoints of many languages)
+    /// Write English, whatever language is spoken (Whisper checkpoints of many languages, Canary)
     #[arg(long)]
     translate: bool,
     /// Say who speaks: each turn on a line of its own. N, 1 to 20, is about how many speakers there are [default: as many as

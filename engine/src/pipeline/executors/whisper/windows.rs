@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use burn::tensor::Tensor;
 
+use crate::decoding::repeated_tail;
 use crate::device::is_cpu;
 use crate::error::{Error, Result};
 use crate::models::whisper::{DecodeOptions, DecodedWindow, DecodingBatch, Whisper, compression_ratio};
@@ -198,15 +199,9 @@ impl ModelState {
 
 /// Cuts repetitions at the end down to one.
 fn cut_repetition(decoded: &mut DecodedWindow) {
-    let tokens = &decoded.tokens;
-    let longest = tokens.len() / 3;
-    let repeats = |period: &usize| {
-        let last = &tokens[tokens.len() - period..];
-        tokens.rchunks_exact(*period).take_while(|chunk| *chunk == last).count()
-    };
-    let looped = (1..=longest).map(|period| (period, repeats(&period))).find(|(_, times)| *times >= 3);
-    if let Some((period, times)) = looped {
-        decoded.truncate(tokens.len() - period * (times - 1));
+    match repeated_tail(&decoded.tokens) {
+        0 => {}
+        repeated => decoded.truncate(decoded.tokens.len() - repeated),
     }
 }
 
