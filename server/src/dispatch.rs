@@ -201,11 +201,12 @@ enum ErrorShape {
 impl ErrorShape {
     fn of(request: &Request<RequestBody>, is_dashboard: bool) -> Self {
         let accepts = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+        let path = request.uri().path().trim_start_matches("/try");
         if is_dashboard && accepts.contains("text/html") {
             Self::Page
-        } else if let Some(write) = compat::error_response(request.uri().path()) {
+        } else if let Some(write) = compat::error_response(path) {
             Self::Compat(write)
-        } else if request.uri().path().trim_start_matches("/try").starts_with("/v1/") {
+        } else if path.starts_with("/v1/") {
             Self::OpenAi
         } else {
             Self::Service

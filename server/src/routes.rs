@@ -53,6 +53,8 @@ pub struct OperationDoc {
     pub parameters: &'static [&'static str],
     /// Error statuses beyond those of every route.
     pub errors: &'static [u16],
+    /// The schema of errors.
+    pub error: &'static str,
 }
 
 /// The content of a successful response.
@@ -102,6 +104,7 @@ const fn doc(tag: &'static str, summary: &'static str, response: ResponseContent
         response,
         parameters: &[],
         errors: &[],
+        error: "Error",
     }
 }
 
@@ -113,6 +116,11 @@ impl OperationDoc {
 
     const fn takes_form(mut self, schema: &'static str) -> Self {
         self.request_type = "multipart/form-data";
+        self.takes(schema)
+    }
+
+    const fn takes_bytes(mut self, schema: &'static str) -> Self {
+        self.request_type = "application/octet-stream";
         self.takes(schema)
     }
 
@@ -135,6 +143,11 @@ impl OperationDoc {
         self.errors = errors;
         self
     }
+
+    const fn fails_as(mut self, schema: &'static str) -> Self {
+        self.error = schema;
+        self
+    }
 }
 
 /// The query of both formats of subtitles.
@@ -142,6 +155,11 @@ const SUBTITLE_PARAMETERS: [&str; 4] = ["chars_per_caption", "max_line_width", "
 
 const fn api(method: Method, path: &'static str, handler: Handler, doc: OperationDoc) -> Route {
     Route { surface: Surface::Api, method, path, access: Access::ApiKey, handler, doc: Some(doc) }
+}
+
+/// A route of another protocol, whose clients send their key in forms of their own.
+const fn compat(method: Method, path: &'static str, handler: Handler, doc: OperationDoc) -> Route {
+    Route { surface: Surface::Api, method, path, access: Access::AnyApiKey, handler, doc: Some(doc) }
 }
 
 const fn open(surface: Surface, path: &'static str, handler: Handler, doc: OperationDoc) -> Route {
@@ -453,24 +471,63 @@ pub static ROUTES: &[Route] = &[
         Access::AnyApiKey,
         handler!(asr_webservice::detect_language, transcripts),
     ),
-    undocumented(
-        Surface::Api,
+    compat(
         Method::POST,
         "/v1/listen",
-        Access::AnyApiKey,
         handler!(deepgram::listen::create, transcripts),
+        doc(
+            "deepgram",
+            "Transcribe a file and wait for it, in Deepgram's shape",
+            ResponseContent::Json("DeepgramTranscript"),
+        )
+        .takes_bytes("DeepgramAudio")
+        .with(&["listen_options"])
+        .fails(&[402, 413])
+        .fails_as("DeepgramError"),
     ),
-    undocumented(
-        Surface::Api,
+    compat(
         Method::GET,
         "/v1/listen",
-        Access::AnyApiKey,
         handler!(deepgram::live::connect, realtime),
+        doc("deepgram", "Transcribe live, in Deepgram's protocol over a WebSocket", ResponseContent::Upgrade)
+            .with(&["listen_live_options"])
+            .fails(&[402, 426])
+            .fails_as("DeepgramError"),
     ),
-    undocumented(Surface::Api, Method::POST, "/v1/speak", Access::AnyApiKey, handler!(deepgram::speak::create, speech)),
-    undocumented(Surface::Api, Method::GET, "/v1/speak", Access::AnyApiKey, |state, request| {
-        Box::pin(deepgram::speak::socket::connect(state.realtime.clone(), state.speech.clone(), request))
-    }),
+    compat(
+        Method::POST,
+        "/v1/speak",
+        handler!(deepgram::speak::create, speech),
+        doc(
+            "deepgram",
+            "Say a text, in Deepgram's shape",
+            ResponseContent::Sound(&[
+                "audio/mpeg",
+                "audio/ogg",
+                "audio/aac",
+                "audio/flac",
+                "audio/wav",
+                "audio/l16",
+                "audio/mulaw",
+                "audio/alaw",
+            ]),
+        )
+        .takes("DeepgramText")
+        .with(&["speak_options"])
+        .fails(&[413, 415])
+        .fails_as("DeepgramError"),
+    ),
+    compat(
+        Method::GET,
+        "/v1/speak",
+        |state, request| {
+            Box::pin(deepgram::speak::socket::connect(state.realtime.clone(), state.speech.clone(), request))
+        },
+        doc("deepgram", "Say texts as they come, in Deepgram's protocol over a WebSocket", ResponseContent::Upgrade)
+            .with(&["speak_live_options"])
+            .fails(&[426])
+            .fails_as("DeepgramError"),
+    ),
     api(
         Method::POST,
         "/v1/realtime/client_secrets",
@@ -636,7 +693,8 @@ pub static ROUTES: &[Route] = &[
 
 /// The routes of the API once more, below `/try` of the dashboard, where the script of the reference sends requests as the visitor.
 static TRIED: LazyLock<Vec<Route>> = LazyLock::new(|| {
-    let tried = ROUTES.iter().filter(|route| route.access == Access::ApiKey && route.doc.is_some());
+    let takes_key = |route: &&Route| matches!(route.access, Access::ApiKey | Access::AnyApiKey);
+    let tried = ROUTES.iter().filter(|route| route.doc.is_some()).filter(takes_key);
     let routes = tried.map(|route| {
         let path = format!("/try{}", route.path).leak();
         undocumented(Surface::Dashboard, route.method.clone(), path, Access::Script, route.handler)

@@ -86,6 +86,7 @@ fn name_of(tag: &str) -> &'static str {
         "realtime" => EN.tag_realtime,
         "voice-agent" => EN.tag_agent,
         "openai" => EN.tag_openai,
+        "deepgram" => EN.tag_deepgram,
         _ => EN.tag_service,
     }
 }
@@ -120,7 +121,7 @@ impl Reference {
 }
 
 /// Tags in the order in which somebody needs them.
-const ORDER: [&str; 10] = [
+const ORDER: [&str; 11] = [
     "transcripts",
     "uploads",
     "speakers",
@@ -131,6 +132,7 @@ const ORDER: [&str; 10] = [
     "models",
     "billing",
     "openai",
+    "deepgram",
 ];
 
 impl Operation {
@@ -150,6 +152,7 @@ impl Operation {
         let kinds = described["requestBody"]["content"].as_object();
         let form = kinds.and_then(|kinds| kinds.get("multipart/form-data"));
         let json = kinds.and_then(|kinds| kinds.get("application/json"));
+        let bytes = kinds.and_then(|kinds| kinds.get("application/octet-stream"));
         let body = kinds.and_then(|kinds| kinds.iter().next());
         let body = body.map(|(content_type, media)| Body {
             content_type: content_type.clone(),
@@ -163,6 +166,7 @@ impl Operation {
                 .map(|form| form_arguments(&schemas.form(&form["schema"])))
                 .into_iter()
                 .chain(json.map(|json| json_arguments(&schemas.example(&json["schema"]))))
+                .chain(bytes.map(|_| " \\\n  --data-binary @speech.wav".to_owned()))
                 .collect(),
         });
         let answers = described["responses"].as_object().into_iter().flatten().map(|(status, answer)| {

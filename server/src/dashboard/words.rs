@@ -292,6 +292,7 @@ words! {
     tag_realtime = "Live sessions";
     tag_agent = "Voice agents";
     tag_openai = "In OpenAI's shape";
+    tag_deepgram = "In Deepgram's shape";
     tag_service = "The service";
     operation_gone = "There is no such request in the API.";
     parameters = "Parameters";

@@ -130,7 +130,7 @@ fn operation(route: &Route, doc: &OperationDoc, components: &Map<String, Value>)
             json!({ "description": doc.summary, "content": { content_type: { "schema": { "type": "string" } } } }),
         ),
     };
-    let key = matches!(route.access, Access::ApiKey | Access::KeyOrSecret);
+    let key = matches!(route.access, Access::ApiKey | Access::AnyApiKey | Access::KeyOrSecret);
     let specific = doc.errors.iter().copied();
     let common: &[u16] = if key { &[400, 401, 429, 503] } else { &[] };
     let body: &[u16] = if doc.request.is_some() { &[408] } else { &[] };
@@ -140,7 +140,7 @@ fn operation(route: &Route, doc: &OperationDoc, components: &Map<String, Value>)
             status.to_string(),
             json!({
                 "description": description,
-                "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
+                "content": { "application/json": { "schema": { "$ref": format!("#/components/schemas/{}", doc.error) } } },
             }),
         );
     }

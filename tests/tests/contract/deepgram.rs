@@ -56,7 +56,7 @@ fn said(answer: &Value, channel: usize) -> &str {
 }
 
 /// A session, whose frames are JSON or bytes.
-struct Session(WebSocket<TcpStream>);
+pub struct Session(WebSocket<TcpStream>);
 
 impl Session {
     /// Opens a session; the status of the answer and its error if there is none.
@@ -79,15 +79,15 @@ impl Session {
         }
     }
 
-    fn open(account: &Account, target: &str) -> Self {
+    pub fn open(account: &Account, target: &str) -> Self {
         Self::connect(account, target).unwrap_or_else(|error| panic!("{error:?}"))
     }
 
-    fn send(&mut self, kind: &str) {
+    pub fn send(&mut self, kind: &str) {
         self.0.send(Message::text(json!({ "type": kind }).to_string())).unwrap();
     }
 
-    fn audio(&mut self, audio: &[u8]) {
+    pub fn audio(&mut self, audio: &[u8]) {
         for part in audio.chunks(3_200) {
             self.0.send(Message::binary(part.to_vec())).unwrap();
         }
@@ -109,7 +109,7 @@ impl Session {
     }
 
     /// All frames up to the close, and its code and reason.
-    fn rest(&mut self) -> (Vec<Value>, (u16, String)) {
+    pub fn rest(&mut self) -> (Vec<Value>, (u16, String)) {
         let mut frames = Vec::new();
         loop {
             match self.read() {
@@ -460,4 +460,30 @@ fn speech_over_a_socket_can_be_cleared() {
     assert!(of(&frames, "audio").iter().map(|frame| frame["bytes"].as_u64().unwrap()).sum::<u64>() > 500, "{frames:?}");
     let (status, error) = Session::connect(&account, "/v1/speak?encoding=mp3").err().unwrap();
     assert!(status == 400 && error.contains("`encoding`"), "{error}");
+}
+
+#[test]
+fn speech_and_utterance_may_end_at_once() {
+    let account = service().account();
+    let target = format!("{LIVE}&interim_results=true&endpointing=1000&utterance_end_ms=1000");
+    let mut session = Session::open(&account, &target);
+    session.audio(&spoken(16_000));
+    let mut frames = vec![session.until("UtteranceEnd")];
+    session.send("CloseStream");
+    let (rest, close) = session.rest();
+    frames.extend(rest);
+    // The speaker pauses for a second after the first words, and is silent at the end.
+    assert_eq!((of(&frames, "UtteranceEnd").len(), close.0), (2, 1000), "{frames:?}");
+    assert_eq!(frames.last().unwrap()["type"], "Metadata");
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_read_from() {
+    let account = service().account();
+    let mut session = Session::open(&account, LIVE);
+    session.0.get_ref().set_write_timeout(Some(Duration::from_secs(2))).unwrap();
+    // Each is answered by an error.
+    let garbage = Message::text("x".repeat(200));
+    let sent = (0..1_000_000).take_while(|_| session.0.send(garbage.clone()).is_ok()).count();
+    assert!(sent < 1_000_000, "the service takes frames without end");
 }

@@ -4,9 +4,10 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use auricle_tests::{Account, Answer, Service, Setup, http, pcm, readers, repository, silence, skip};
+use auricle_tests::{Account, Answer, Service, Setup, http, pcm, readers, repository, silence, skip, spoken};
 use serde_json::{Value, json};
 
+use crate::deepgram;
 use crate::realtime_openai::Session;
 
 /// A program of a Python environment that AURICLE_PYTHON_TOOLS names, else of PATH.
@@ -60,6 +61,7 @@ fn the_service_conforms_to_its_document() {
         // WebSockets: without one the answer is 426 whatever the query says.
         .args(["--exclude-path", "/v2/realtime/ws", "--exclude-path", "/v2/voice-agent/ws"])
         .args(["--exclude-path", "/v1/realtime"])
+        .args(["--exclude-operation-id", "get_v1_listen", "--exclude-operation-id", "get_v1_speak"])
         // Another test covers unknown keys; a positive example may name an upload that does not exist.
         .args(["--exclude-checks", "ignored_auth,positive_data_acceptance"])
         .current_dir(service.data())
@@ -93,6 +95,27 @@ fn conversation_frames(service: &Service, account: &Account) -> Vec<Value> {
     events
 }
 
+/// The text frames of a live session in Deepgram's protocol.
+fn listen_frames(account: &Account) -> Vec<Value> {
+    let target =
+        "/v1/listen?encoding=linear16&sample_rate=16000&vad_events=true&interim_results=true&utterance_end_ms=1000";
+    let mut session = deepgram::Session::open(account, target);
+    session.send("Shout");
+    session.send("Configure");
+    session.audio(&spoken(16_000));
+    session.send("CloseStream");
+    session.rest().0
+}
+
+/// The text frames of a session that says nothing.
+fn speak_frames(account: &Account) -> Vec<Value> {
+    let mut session = deepgram::Session::open(account, "/v1/speak");
+    for kind in ["Flush", "Clear", "Shout", "Close"] {
+        session.send(kind);
+    }
+    session.rest().0
+}
+
 #[test]
 fn frames_of_sessions_fit_the_asyncapi_document() {
     let Some(python) = tool("python") else { return };
@@ -107,6 +130,7 @@ fn frames_of_sessions_fit_the_asyncapi_document() {
     call.end();
     let frames = json!({
         "realtime": live_frames(&account), "voiceAgent": call.frames, "conversation": conversation_frames(&service, &account),
+        "listen": listen_frames(&account), "speak": speak_frames(&account),
     });
     let mut check = Command::new(python)
         .arg(repository().join("tests/clients/asyncapi_frames.py"))
@@ -135,6 +159,16 @@ fn frames_of_sessions_fit_the_asyncapi_document() {
         "conversationItemAdded",
         "conversationResponseDone",
         "conversationError",
+        "listenResults",
+        "listenSpeechStarted",
+        "listenUtteranceEnd",
+        "listenMetadata",
+        "listenConfigureFailure",
+        "listenError",
+        "speakMetadata",
+        "speakFlushed",
+        "speakCleared",
+        "speakWarning",
     ] {
         assert!(found.lines().any(|line| line == frame), "{frame}: {found}");
     }

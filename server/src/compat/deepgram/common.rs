@@ -38,6 +38,8 @@ pub struct Common {
     /// Languages to choose among.
     pub languages: Vec<String>,
     pub keyterms: Vec<String>,
+    /// All that makes text easy to read.
+    pub smart_format: bool,
     /// Text is written with marks and capitals.
     pub punctuated: bool,
     /// Numbers are written in digits.
@@ -77,6 +79,7 @@ impl Common {
             },
             languages: hints.iter().map(|code| language_code(code)).collect(),
             keyterms,
+            smart_format,
             punctuated: parameters.flag("punctuate")? | smart_format,
             numerals: parameters.flag("numerals")? | smart_format,
             tags: parameters.texts("tag"),

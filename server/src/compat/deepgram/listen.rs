@@ -158,13 +158,12 @@ fn options(common: Common, parameters: &mut Parameters) -> Result<(Map<String, V
             set("pii_policies", json!(policies));
         }
     }
-    let smart = common.punctuated && common.numerals;
     let paragraphs = parameters.flag("paragraphs")?;
     let pause_s = parameters.number("utt_split", &(0.0..=600.0))?.unwrap_or(UTTERANCE_PAUSE_S);
     let asked = Asked {
         punctuated: common.punctuated | paragraphs,
         diarized,
-        paragraphs: paragraphs | smart,
+        paragraphs: paragraphs | common.smart_format,
         utterance_pause_ms: parameters.flag("utterances")?.then_some((pause_s * 1e3) as u64),
         detects_language,
         finds_languages: common.language.is_none(),

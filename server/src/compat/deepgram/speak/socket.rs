@@ -23,7 +23,7 @@ use crate::live::codec::{AudioFormat, Encoder, Encoding};
 use crate::live::socket::{ClientMessage, CloseFrame, MessageLimits, ServerMessage, Socket};
 use crate::live::upgrade::upgrade;
 
-/// A connection on which nothing is said and nothing asked for this time is ended.
+/// A connection without a frame in either direction for this time is ended.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const IDLE: CloseFrame = (1011, "NET-0001: no text message came within the timeout window (https://dpgr.am/net0001)");
 const FAILED: CloseFrame = (1011, "NET-0000: the session failed.");
@@ -64,6 +64,7 @@ struct Session {
     /// Characters of the text that waits.
     waiting_chars: usize,
     flushes: u64,
+    began: Instant,
     last_frame: Instant,
     closing: Option<CloseFrame>,
 }
@@ -95,6 +96,7 @@ pub async fn connect(live: Arc<LiveState>, state: Arc<SpeechState>, request: Req
         waiting: VecDeque::new(),
         waiting_chars: 0,
         flushes: 0,
+        began: Instant::now(),
         last_frame: Instant::now(),
         closing: None,
     };
@@ -156,13 +158,13 @@ impl Session {
         if let (None, true, Some(close)) = (&self.speech, self.waiting.is_empty(), self.closing) {
             return Err(Some(close));
         }
-        let idle = self.last_frame + IDLE_TIMEOUT;
-        let is_idle = self.speech.is_none() && self.closing.is_none();
+        let (idle, deadline) = (self.last_frame + IDLE_TIMEOUT, self.began + live.settings.max_duration);
         let listening = self.closing.is_none();
         tokio::select! {
             frame = next(self.speech.as_mut()) => self.take_frame(socket, frame).await,
             message = socket.next() => self.received(socket, message).await,
-            () = sleep_until(idle), if is_idle => Err(Some(IDLE)),
+            () = sleep_until(idle), if listening => Err(Some(IDLE)),
+            () = sleep_until(deadline), if listening => self.close(socket, (1000, "The session has reached its longest time.")).await,
             () = live.stopping.cancelled(), if listening => self.close(socket, (1001, "The service is stopping.")).await,
         }
     }
