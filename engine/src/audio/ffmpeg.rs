@@ -21,7 +21,7 @@ use super::container::Container;
 use super::input::InputFile;
 use super::mono::Mixer;
 use super::timeline::{LEAST_LEAD_S, LONGEST_S};
-use super::{Ffmpeg, MAX_CHANNELS, isolation};
+use super::{Ffmpeg, MAX_CHANNELS, isolation, mpeg};
 use crate::error::{Error, Result};
 
 /// Longest time that the process may write nothing while its output is awaited.
@@ -150,7 +150,13 @@ impl FfmpegDecoder {
         }
         // Gaps in the timestamps are filled with silence, and so is the time before sound that begins later than the picture. Less is the
         // delay of a decoder, and more is a wrong clock.
-        let late = format!("asetpts=PTS-if(between(STARTT\\,{LEAST_LEAD_S}\\,{LONGEST_S})\\,0\\,STARTPTS)");
+        // The time of MPEG streams begins with the sound.
+        let late = match mpeg::lead_s(&file.path, container) {
+            Some(lead_s) if (LEAST_LEAD_S..=LONGEST_S).contains(&lead_s) => {
+                format!("asetpts=PTS-STARTPTS+{lead_s:.6}/TB")
+            }
+            _ => format!("asetpts=PTS-if(between(STARTT\\,{LEAST_LEAD_S}\\,{LONGEST_S})\\,0\\,STARTPTS)"),
+        };
         command.args(["-af", &format!("{late},aresample=async=1:first_pts=0")]);
         command.args(["-c:a", "pcm_f32be", "-f", "au", "pipe:1"]);
         let mut child = isolation::spawn(&mut command).map_err(failed)?;

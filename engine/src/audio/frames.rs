@@ -24,8 +24,9 @@ pub(super) fn find(head: &[u8], at_end: bool) -> Option<(Container, usize)> {
     if let Some((container, _)) = start {
         return Some((*container, 0));
     }
-    if let Some(offset) = transport_stream(head) {
-        return Some((Container::MpegTs, offset));
+    if let Some((sync, packet)) = transport_packets(head) {
+        // The four bytes of a Blu-ray packet come before its sync byte.
+        return Some((Container::MpegTs, if packet == 192 { sync.saturating_sub(4) } else { sync }));
     }
     // Then any offset, for a recording that starts within a frame or after junk. AC-3 is excluded, because its 16-bit
     // sync word is its only mark.
@@ -169,14 +170,12 @@ fn eac3(head: &[u8]) -> Option<(usize, u32)> {
     (matches!(id >> 3, 11..=16) && length > 16).then_some((length, 0))
 }
 
-/// The first of five sync bytes, one a packet: 188 bytes, 192 on Blu-ray and AVCHD (M2TS, MTS), 204 with error correction.
-fn transport_stream(head: &[u8]) -> Option<usize> {
+/// The first of five sync bytes, and the bytes of a packet: 188, 192 on Blu-ray and AVCHD (M2TS, MTS), 204 with error correction.
+pub(super) fn transport_packets(head: &[u8]) -> Option<(usize, usize)> {
     const PACKETS: usize = 5;
     [188, 192, 204].into_iter().find_map(|packet| {
         let synced = |start: &usize| (0..PACKETS).all(|n| head.get(start + n * packet) == Some(&0x47));
-        let sync = (0..packet).find(synced)?;
-        // The four bytes of a Blu-ray packet come before its sync byte.
-        Some(if packet == 192 { sync.saturating_sub(4) } else { sync })
+        Some(((0..packet).find(synced)?, packet))
     })
 }
 

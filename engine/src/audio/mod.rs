@@ -20,6 +20,7 @@ pub(crate) mod loudness;
 mod matroska;
 mod mono;
 mod mp4;
+mod mpeg;
 mod native;
 mod opus;
 mod opus_file;

@@ -37,6 +37,11 @@ fn sound_that_begins_late_in_a_video_keeps_the_times_of_the_video() {
             ("film.mkv", "-c:v mpeg4 -c:a ac3"),
             ("late.flv", "-c:v flv -ar 44100 -c:a mp3"),
             ("late.wmv", "-c:v wmv2 -c:a wmav2"),
+            ("late.ts", "-c:v mpeg2video -r 25 -c:a mp2"),
+            ("film.ts", "-c:v mpeg4 -c:a ac3"),
+            ("late.m2ts", "-c:v mpeg2video -r 25 -c:a ac3"),
+            ("late.mpg", "-c:v mpeg1video -r 25 -c:a mp2"),
+            ("late.vob", "-c:v mpeg2video -r 25 -c:a ac3"),
         ];
         for (file, codecs) in codecs {
             ffmpeg(folder, &format!("{VIDEO} -itsoffset 2 -i signal.wav {codecs} {file}"));
@@ -46,7 +51,7 @@ fn sound_that_begins_late_in_a_video_keeps_the_times_of_the_video() {
             assert_eq!(warnings, [] as [String; 0], "{file}");
         }
         // A clock that is wrong adds no hour of silence.
-        for (file, codec) in [("hour.mkv", "aac"), ("hour.mp4", "aac"), ("film.mkv", "ac3")] {
+        for (file, codec) in [("hour.mkv", "aac"), ("hour.mp4", "aac"), ("film.mkv", "ac3"), ("hour.ts", "aac")] {
             ffmpeg(folder, &format!("{VIDEO} -itsoffset 3600 -i signal.wav -c:v mpeg4 -c:a {codec} {file}"));
             let (samples, _) = heard(&folder.join(file), &named(file).ffmpeg(Ffmpeg::Find));
             assert!((seconds(&samples) - 3.0).abs() < 0.2, "{file}: {} s", seconds(&samples));
