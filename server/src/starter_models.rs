@@ -12,9 +12,10 @@ macro_rules! files {
     };
 }
 
-static FILES: [(&str, &[u8]); 31] = files! {
+static FILES: [(&str, &[u8]); 33] = files! {
     "catalog.toml"
     "samples/jfk.flac"
+    "starter/asr-en/confidence.json"
     "starter/asr-en/config.json"
     "starter/asr-en/emission_delay.json"
     "starter/asr-en/generation_config.json"
@@ -22,6 +23,7 @@ static FILES: [(&str, &[u8]); 31] = files! {
     "starter/asr-en/processor_config.json"
     "starter/asr-en/tokenizer.json"
     "starter/asr-en/tokenizer_config.json"
+    "starter/asr-multi/confidence.json"
     "starter/asr-multi/config.json"
     "starter/asr-multi/emission_delay.json"
     "starter/asr-multi/generation_config.json"

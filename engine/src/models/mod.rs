@@ -1,6 +1,7 @@
 //! Model families, one folder each.
 
 pub mod bert;
+pub(crate) mod calibration;
 pub mod decoder;
 pub(crate) mod emission_delay;
 pub mod fastconformer;

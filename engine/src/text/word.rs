@@ -11,8 +11,8 @@ pub struct Word {
     pub start: u64,
     /// Last moment, ms from the start of the audio.
     pub end: u64,
-    /// 0 to 1: the mean over the word's tokens of one minus the normalised entropy of the model's distribution. It is uncalibrated and
-    /// usually higher than the share of right words: it orders the words of one checkpoint and is no probability.
+    /// 0 to 1: the mean over the word's tokens of one minus the normalised entropy of the model's distribution, mapped to the share of right
+    /// words where the checkpoint states a map. Without one it is usually higher than that share, and orders the words of one checkpoint.
     pub confidence: f32,
     /// Label of the speaker, `A` say, where speaker labels were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]

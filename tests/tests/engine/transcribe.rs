@@ -6,10 +6,10 @@ use std::ops::ControlFlow;
 use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
 use auricle_engine::blocking::Engine;
 use auricle_engine::{
-    DeviceChoice, EngineOptions, Error, LanguageModelChoice, ListenOptions, Precision, TranscribeOptions, Transcript,
-    Word,
+    DeviceChoice, EngineOptions, Error, LanguageModelChoice, ListenOptions, LiveEvent, Precision, SecondPass,
+    TranscribeOptions, Transcript, Word,
 };
-use auricle_tests::{devices, fixtures, models_with, models_with_detector, speech};
+use auricle_tests::{devices, fixtures, models_with, models_with_detector, speech, with_config};
 
 fn engine(models: &std::path::Path) -> Engine {
     Engine::open(EngineOptions::default().models(models).device(DeviceChoice::Cpu)).unwrap()
@@ -73,6 +73,50 @@ fn the_size_of_the_blocks_that_audio_comes_in_changes_nothing() {
         assert!(!whole.words.is_empty());
         for block in [SAMPLE_RATE as usize, 333, 7 * SAMPLE_RATE as usize + 1] {
             assert_eq!(transcribe(&engine, &pcm, block, &TranscribeOptions::default()), whole, "blocks of {block}");
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_that_states_a_map_has_its_words_confidences_mapped() {
+    const MAP: &str = r#"{"slope": 0.5, "offset": -1.5}"#;
+    let mapped = |raw: f32| {
+        let raw = raw.clamp(1e-4, 1.0 - 1e-4);
+        1.0 / (1.0 + (1.5 - 0.5 * (raw / (1.0 - raw)).ln()).exp())
+    };
+    let pcm = samples(1);
+    let words = |checkpoint: &std::path::Path, is_live: bool| {
+        let kind = if is_live { "realtime" } else { "prerecorded" };
+        let models = tempfile::tempdir().unwrap();
+        let catalog = format!(
+            "[[model]]\nid = \"svc-x\"\nkind = {kind:?}\npublished = \"somebody/something\"\nfolder = \"none\"\nlanguages = [\"en\"]\n\
+             starter = {checkpoint:?}\nstarter_languages = [\"en\"]\n"
+        );
+        std::fs::write(models.path().join("catalog.toml"), catalog).unwrap();
+        let engine = engine(models.path());
+        if !is_live {
+            return transcribe(&engine, &pcm, pcm.len(), &TranscribeOptions::default().model("svc-x")).words;
+        }
+        let options = ListenOptions::default().model("svc-x").language("en").second_pass(SecondPass::Off);
+        let (mut input, events) = engine.listen(&options).unwrap();
+        input.push(&AudioStream::open(speech()).unwrap().read_to_end().unwrap()).unwrap();
+        input.finish().unwrap();
+        let finals = events.filter_map(|event| match event.unwrap() {
+            LiveEvent::Final(caption) => Some(caption.words),
+            _ => None,
+        });
+        finals.flatten().collect()
+    };
+    let starter = auricle_tests::models().join("starter/asr-en");
+    let whisper = fixtures().join("whisper/taught");
+    for (checkpoint, is_live) in [(&starter, false), (&starter, true), (&whisper, false)] {
+        let copies = [with_config(checkpoint, |_| {}), with_config(checkpoint, |_| {})];
+        let _ = std::fs::remove_file(copies[0].path().join("confidence.json"));
+        std::fs::write(copies[1].path().join("confidence.json"), MAP).unwrap();
+        let [raw, calibrated] = copies.map(|copy| words(copy.path(), is_live));
+        assert!(!raw.is_empty() && raw.len() == calibrated.len(), "{checkpoint:?}");
+        for (raw, calibrated) in raw.iter().zip(&calibrated) {
+            assert!((mapped(raw.confidence) - calibrated.confidence).abs() < 1e-3, "{raw:?} {calibrated:?}");
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::device::is_cpu;
 use crate::error::{Error, Result};
 use crate::language;
 use crate::layers::{Bias, Linear};
+use crate::models::calibration::Calibration;
 use crate::models::emission_delay::{EmissionDelay, EmissionDelays};
 use crate::text::tokens::Vocabulary;
 use crate::weights::{Scope, Weights};
@@ -30,6 +31,7 @@ pub struct FastConformer {
     preprocessor: Preprocessor,
     vocabulary: Vocabulary,
     emission_delays: EmissionDelays,
+    calibration: Calibration,
     device: Device,
     parameters: usize,
     form: String,
@@ -128,6 +130,7 @@ impl FastConformer {
         let preprocessor = Preprocessor::read(dir, &config, device)?;
         let vocabulary = Vocabulary::read(dir, config.blank)?;
         let emission_delays = EmissionDelays::read(dir)?;
+        let calibration = Calibration::read(dir)?;
         let mut weights = Weights::open(dir, device)?;
         if config.class.has_attention() {
             weights = weights.renamed(attention::class_name)?;
@@ -142,7 +145,18 @@ impl FastConformer {
         };
         weights.finish()?;
         let device = device.clone();
-        Ok(Self { config, encoder, head, preprocessor, vocabulary, emission_delays, device, parameters, form })
+        Ok(Self {
+            config,
+            encoder,
+            head,
+            preprocessor,
+            vocabulary,
+            emission_delays,
+            calibration,
+            device,
+            parameters,
+            form,
+        })
     }
 
     /// The checkpoint's configuration.
@@ -212,6 +226,11 @@ impl FastConformer {
                 Error::InvalidOption(format!("the checkpoint's shortest look-ahead is {} ms", latency(trained[0])))
             }),
         }
+    }
+
+    /// The map of the words' confidences.
+    pub fn calibration(&self) -> Calibration {
+        self.calibration
     }
 
     /// How late words are emitted at a look-ahead of so many frames.

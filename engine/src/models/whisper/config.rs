@@ -10,6 +10,7 @@ use tokenizers::Tokenizer;
 
 use super::decoder::{BlockForm, DecoderConfig};
 use crate::error::{Error, Result};
+use crate::models::calibration::Calibration;
 use crate::models::emission_delay::{EmissionDelay, EmissionDelays};
 
 /// Samples of an encoder frame.
@@ -59,6 +60,8 @@ pub struct Config {
     pub latest_first: Option<usize>,
     /// How late, or early, the alignment heads look at a word, by `emission_delay.json`.
     pub emission_delay: EmissionDelay,
+    /// The map of the words' confidences, by `confidence.json`.
+    pub calibration: Calibration,
     /// The special tokens.
     pub special: SpecialTokens,
 }
@@ -194,7 +197,8 @@ impl Config {
         let text = std::fs::read_to_string(&path).map_err(|error| bad(error.to_string()))?;
         let file: ConfigFile = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
         let config = Self::new(file, generation(dir)?, tokenizer).map_err(bad)?;
-        Ok(Self { emission_delay: EmissionDelays::read(dir)?.at(0), ..config })
+        let (emission_delay, calibration) = (EmissionDelays::read(dir)?.at(0), Calibration::read(dir)?);
+        Ok(Self { emission_delay, calibration, ..config })
     }
 
     /// Checks what a checkpoint states about itself against its tokenizer.
@@ -261,6 +265,7 @@ impl Config {
             suppressed_first: tokens(generation.begin_suppress_tokens),
             latest_first: generation.max_initial_timestamp_index,
             emission_delay: EmissionDelay::default(),
+            calibration: Calibration::default(),
             special,
         })
     }

@@ -232,6 +232,7 @@ impl Reading {
         window.speech()?.keep_near(tokens, frame_ms);
         let mut spoken = model.vocabulary().words(tokens, frame_ms, window.length_ms());
         model.emission_delay(group.look_ahead).correct(&mut spoken.words);
+        model.calibration().apply(&mut spoken.words);
         Ok(self.text(spoken))
     }
 

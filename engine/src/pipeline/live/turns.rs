@@ -98,6 +98,7 @@ impl Turns {
         self.language = spoken.language.or(self.language.take());
         let mut caption = Caption { text: spoken.text, words: spoken.words };
         self.emission_delay.correct(&mut caption.words);
+        model.calibration().apply(&mut caption.words);
         for word in &mut caption.words {
             word.start += turn_ms;
             word.end += turn_ms;

@@ -180,6 +180,7 @@ pub(crate) fn transcribe(
             spoken.text = joined(&spoken.words);
         }
     }
+    model.calibration().apply(&mut spoken.words);
     let confidence = spoken.confidence();
     let english = || model.vocabulary().is_english().then(|| ENGLISH.to_owned());
     let warnings = audio

@@ -76,6 +76,7 @@ pub fn words(
         });
     }
     config.emission_delay.correct(&mut found);
+    config.calibration.apply(&mut found);
     for word in &mut found {
         (word.start, word.end) = (word.start.min(end_ms), word.end.min(end_ms));
     }
