@@ -37,6 +37,13 @@ pub fn iso(ms: i64) -> String {
     utc(ms).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
+/// The time of a calendar day, UTC, `2026-03-01` say; none for other text.
+pub fn day(text: &str) -> Option<std::ops::Range<i64>> {
+    let day: chrono::NaiveDate = text.parse().ok()?;
+    let starts = day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis();
+    Some(starts..starts + 86_400_000)
+}
+
 /// A calendar month and its start.
 pub struct Period {
     /// `YYYYMM`.

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use hyper::header::ACCEPT_ENCODING;
 use hyper::{HeaderMap, Request, Uri};
 
-use crate::auth::session_token::{AgentClaims, SecretClaims, SessionClaims};
+use crate::auth::session_token::{AgentClaims, SecretClaims, SessionClaims, StreamClaims};
 use crate::auth::visitor::Visitor;
 use crate::auth::{Checkout, Identity, UploadUrl};
 use crate::http::query;
@@ -93,6 +93,17 @@ impl RequestContext {
         match std::mem::replace(&mut self.identity, Identity::Anonymous) {
             Identity::Agent(claims) => claims,
             _ => None,
+        }
+    }
+
+    /// The claims of a session of `/v3/ws`.
+    ///
+    /// # Errors
+    /// 401 for a missing, wrong or expired credential.
+    pub fn stream_claims(&mut self) -> Result<StreamClaims> {
+        match std::mem::replace(&mut self.identity, Identity::Anonymous) {
+            Identity::Stream(claims) => claims,
+            _ => Err(ApiError::unauthorized("This needs an API key or a token.")),
         }
     }
 

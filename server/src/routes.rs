@@ -11,6 +11,7 @@ use crate::api::{
 };
 use crate::auth::openid as auth_openid;
 use crate::auth::{Access, SignedFor};
+use crate::compat::assemblyai::{files, streaming};
 use crate::compat::{asr_webservice, deepgram, whisper_server};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{
@@ -168,6 +169,10 @@ const fn open(surface: Surface, path: &'static str, handler: Handler, doc: Opera
 
 const fn undocumented(surface: Surface, method: Method, path: &'static str, access: Access, handler: Handler) -> Route {
     Route { surface, method, path, access, handler, doc: None }
+}
+
+const fn assemblyai(method: Method, path: &'static str, handler: Handler) -> Route {
+    undocumented(Surface::Api, method, path, Access::AnyApiKey, handler)
 }
 
 const fn visitor(method: Method, path: &'static str, handler: Handler) -> Route {
@@ -527,6 +532,24 @@ pub static ROUTES: &[Route] = &[
             .with(&["speak_live_options"])
             .fails(&[426])
             .fails_as("DeepgramError"),
+    ),
+    assemblyai(Method::POST, "/v2/upload", handler!(files::upload, transcripts)),
+    assemblyai(Method::POST, "/v2/transcript", handler!(files::create, transcripts)),
+    assemblyai(Method::GET, "/v2/transcript", handler!(files::list, transcripts)),
+    assemblyai(Method::GET, "/v2/transcript/{transcript_id}", handler!(files::get, transcripts)),
+    assemblyai(Method::DELETE, "/v2/transcript/{transcript_id}", handler!(files::delete, transcripts)),
+    assemblyai(Method::GET, "/v2/transcript/{transcript_id}/sentences", handler!(files::sentences, transcripts)),
+    assemblyai(Method::GET, "/v2/transcript/{transcript_id}/paragraphs", handler!(files::paragraphs, transcripts)),
+    assemblyai(Method::GET, "/v2/transcript/{transcript_id}/word-search", handler!(files::word_search, transcripts)),
+    assemblyai(Method::GET, "/v2/transcript/{transcript_id}/srt", handler!(files::srt, transcripts)),
+    assemblyai(Method::GET, "/v2/transcript/{transcript_id}/vtt", handler!(files::vtt, transcripts)),
+    assemblyai(Method::GET, "/v3/token", handler!(streaming::create_token, realtime)),
+    undocumented(
+        Surface::Api,
+        Method::GET,
+        "/v3/ws",
+        Access::Signed(SignedFor::Stream),
+        handler!(streaming::connect, realtime),
     ),
     api(
         Method::POST,

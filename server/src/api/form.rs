@@ -209,23 +209,22 @@ async fn store_file(
     let filename = visible::only(part.file_name().unwrap_or("audio")).chars().take(MAX_FILENAME_CHARS).collect();
     let sent = part.content_type().map_or_else(|| "application/octet-stream".into(), ToString::to_string);
     let content_type = if raw_rate.is_some() { "audio/wav".into() } else { sent };
-    store(state, account, filename, content_type, raw_rate.map(|rate| wav_header(rate, None)), part).await
+    let upload = new_upload(state, account.clone(), filename, content_type, None).await?;
+    store(state, upload, raw_rate.map(|rate| wav_header(rate, None)), part).await
 }
 
 /// Stores bytes as a complete upload, behind a header that its hash does not count.
 ///
 /// # Errors
-/// As for every upload.
+/// 413 and 429 for too many bytes, 400 for a body that breaks off, 404 if the upload was deleted meanwhile.
 pub async fn store<E: std::fmt::Display>(
     state: &Arc<UploadsState>,
-    account: &AccountId,
-    filename: String,
-    content_type: String,
+    upload: Upload,
     header: Option<Vec<u8>>,
     bytes: impl Stream<Item = std::result::Result<Bytes, E>> + Unpin,
 ) -> Result<FormFile> {
-    let upload = new_upload(state, account.clone(), filename, content_type, None).await?;
     state.store.create_upload(&upload).await?;
+    let length = upload.declared_bytes.map(i64::unsigned_abs);
     let mut file = FormFile { upload, sha256: String::new(), state: state.clone(), is_kept: false };
     let mut hash = Sha256::new();
     let bytes = bytes.map_ok(|bytes| {
@@ -233,7 +232,7 @@ pub async fn store<E: std::fmt::Display>(
         Frame::data(bytes)
     });
     let bytes = stream::iter(header.map(|header| Ok(Frame::data(header.into())))).chain(bytes);
-    let bytes = receive(state, &file.upload, None, StreamBody::new(bytes)).await?;
+    let bytes = receive(state, &file.upload, length, StreamBody::new(bytes)).await?;
     if !state.store.mark_upload_ready(&file.upload.id, bytes as i64).await? {
         return Err(ApiError::not_found("The upload was deleted meanwhile."));
     }

@@ -24,6 +24,7 @@ pub mod webhooks;
 use std::sync::Arc;
 
 use auricle_engine::Catalog;
+use url::Url;
 
 use self::rendering::Renderer;
 use self::uploads::UploadsState;
@@ -44,6 +45,8 @@ pub struct TranscriptsState {
     pub notifiers: Arc<Notifiers>,
     pub renderer: Arc<Renderer>,
     pub billing_provider: BillingProvider,
+    /// The API's public URL.
+    pub public_url: Url,
     /// Transcripts of an account that may wait at a time.
     pub max_queued: i64,
 }

@@ -42,7 +42,10 @@ pub fn unknown() -> ApiError {
 }
 
 /// The transcript that the path names.
-async fn find(state: &TranscriptsState, request: &RequestContext) -> Result<Arc<Transcript>> {
+///
+/// # Errors
+/// 404 for one that the account has not.
+pub async fn find(state: &TranscriptsState, request: &RequestContext) -> Result<Arc<Transcript>> {
     let id = TranscriptId::from(request.param("transcript_id"));
     state.store.transcript(&request.account()?.id, &id).await?.ok_or_else(unknown)
 }
@@ -50,8 +53,8 @@ async fn find(state: &TranscriptsState, request: &RequestContext) -> Result<Arc<
 /// The transcript that the path names.
 ///
 /// # Errors
-/// 409 if it is not completed or has no text.
-async fn completed(state: &TranscriptsState, request: &RequestContext) -> Result<Arc<Transcript>> {
+/// 404 for one that the account has not, 409 if it is not completed or has no text.
+pub async fn completed(state: &TranscriptsState, request: &RequestContext) -> Result<Arc<Transcript>> {
     completed_transcript(&state.store, &request.account()?.id, request.param("transcript_id")).await
 }
 
@@ -346,7 +349,7 @@ pub enum SubtitleFormat {
 ///
 /// # Errors
 /// 422 for a wrong value, and for two widths.
-fn subtitle_options(request: &RequestContext) -> Result<SubtitleOptions> {
+pub fn subtitle_options(request: &RequestContext) -> Result<SubtitleOptions> {
     let mut options = SubtitleOptions::default();
     let chars = request.query_integer("chars_per_caption", 1..=1000)?;
     let columns = request.query_integer("max_line_width", 1..=1000)?;
@@ -365,21 +368,19 @@ fn subtitle_options(request: &RequestContext) -> Result<SubtitleOptions> {
     Ok(options)
 }
 
-/// Subtitles of a completed transcript, as the request wants them. Speakers without a name have their label.
+/// Subtitles of a completed transcript. Speakers without a name have their label.
 ///
 /// # Errors
-/// 422 for a wrong option.
+/// If the transcript has been deleted.
 pub async fn subtitles(
     state: &TranscriptsState,
     request: &RequestContext,
     transcript: Arc<Transcript>,
     format: SubtitleFormat,
+    options: SubtitleOptions,
     names: SpeakerNames,
 ) -> Result<Response> {
-    let options = SubtitleOptions {
-        audio_ms: transcript.duration_ms.and_then(|ms| u64::try_from(ms).ok()),
-        ..subtitle_options(request)?
-    };
+    let options = SubtitleOptions { audio_ms: transcript.duration_ms.and_then(|ms| u64::try_from(ms).ok()), ..options };
     let content_type = match format {
         SubtitleFormat::Srt => "application/x-subrip; charset=utf-8",
         SubtitleFormat::Vtt => "text/vtt; charset=utf-8",
@@ -401,11 +402,13 @@ pub async fn subtitles(
 /// `GET /v2/transcripts/{transcript_id}/srt`
 pub async fn srt(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let transcript = completed(&state, &request).await?;
-    subtitles(&state, &request, transcript, SubtitleFormat::Srt, SpeakerNames::new()).await
+    let options = subtitle_options(&request)?;
+    subtitles(&state, &request, transcript, SubtitleFormat::Srt, options, SpeakerNames::new()).await
 }
 
 /// `GET /v2/transcripts/{transcript_id}/vtt`
 pub async fn vtt(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let transcript = completed(&state, &request).await?;
-    subtitles(&state, &request, transcript, SubtitleFormat::Vtt, SpeakerNames::new()).await
+    let options = subtitle_options(&request)?;
+    subtitles(&state, &request, transcript, SubtitleFormat::Vtt, options, SpeakerNames::new()).await
 }

@@ -20,7 +20,7 @@ use crate::http::response::{ApiError, Result};
 use crate::ids::AccountId;
 use crate::storage::{Storage, UploadSignature};
 use crate::store::{Account, Allowance, Store, Upload};
-use session_token::{AgentClaims, Claims as _, SecretClaims, SessionClaims};
+use session_token::{AgentClaims, Claims as _, Payer, SecretClaims, SessionClaims, StreamClaims};
 use visitor::{Cookies, Visitor};
 
 /// The longest secret that is looked up, in bytes.
@@ -57,6 +57,8 @@ pub enum SignedFor {
     Upload,
     Session,
     Agent,
+    /// A session of `/v3/ws`, whose header may have an API key instead.
+    Stream,
     Checkout,
 }
 
@@ -70,6 +72,8 @@ pub enum Identity {
     Session(Option<SessionClaims>),
     /// As of a session.
     Agent(Option<AgentClaims>),
+    /// The claims of a valid temporary token, or those that an API key stands for.
+    Stream(Result<StreamClaims>),
     /// The claims of a valid client secret.
     Secret(SecretClaims),
     Checkout(Result<Checkout>),
@@ -99,13 +103,17 @@ impl Identity {
             }
             Self::Session(Some(claims)) => Client::Signed(claims.payer.account.clone()),
             Self::Agent(Some(claims)) => Client::Signed(claims.payer.account.clone()),
+            Self::Stream(Ok(claims)) => Client::Signed(claims.payer.account.clone()),
             Self::Secret(claims) => Client::Signed(claims.payer.account.clone()),
             Self::Checkout(Ok(checkout)) => Client::Signed(checkout.account.clone()),
             Self::Visitor(Visitor { sign_in: Some(sign_in), .. }) => Client::Signed(sign_in.account.id.clone()),
             Self::Visitor(_) => address,
-            Self::Anonymous | Self::Upload(_) | Self::Session(None) | Self::Agent(None) | Self::Checkout(Err(_)) => {
-                address
-            }
+            Self::Anonymous
+            | Self::Upload(_)
+            | Self::Session(None)
+            | Self::Agent(None)
+            | Self::Stream(Err(_))
+            | Self::Checkout(Err(_)) => address,
         }
     }
 }
@@ -180,8 +188,24 @@ impl Authenticator {
                 let verify = |token: String| AgentClaims::verify(&token, &self.signing_key, clock::now_ms());
                 Identity::Agent(query::value(uri, "token").and_then(verify))
             }
+            SignedFor::Stream => Identity::Stream(self.stream_claims(uri, headers).await),
             SignedFor::Checkout => Identity::Checkout(self.checkout(uri)),
         }
+    }
+
+    /// The claims of a token in the query or the header, or of an API key in the header.
+    async fn stream_claims(&self, uri: &Uri, headers: &HeaderMap) -> Result<StreamClaims> {
+        let in_header = any_credential(headers);
+        let token = query::value(uri, "token").or(in_header.clone()).unwrap_or_default();
+        if let Some(claims) = StreamClaims::verify(&token, &self.signing_key, clock::now_ms()) {
+            return Ok(claims);
+        }
+        let unknown = || ApiError::unauthorized("The API key or the token is missing, wrong or expired.");
+        let key = in_header.filter(|key| is_api_key(key)).ok_or_else(unknown)?;
+        let account = self.account_of(&key).await?;
+        let key = account.key.ok_or_else(unknown)?;
+        let payer = Payer { account: account.id, key, estimated_cents: 0, model: String::new() };
+        Ok(StreamClaims { payer, max_session_duration_sec: None, expires_at: clock::now_ms() })
     }
 
     async fn upload_url(&self, uri: &Uri, headers: &HeaderMap, upload_id: String) -> Result<Option<UploadUrl>> {
@@ -251,11 +275,11 @@ fn is_api_key(secret: &str) -> bool {
     secret.starts_with("svc_") && secret.len() <= MAX_SECRET_BYTES
 }
 
-/// The API key of the `Authorization` header, whatever its scheme.
-fn any_api_key(headers: &HeaderMap) -> Result<String> {
+/// The credential of the `Authorization` header, whatever its scheme.
+fn any_credential(headers: &HeaderMap) -> Option<String> {
     let header = headers.get(AUTHORIZATION).and_then(|header| header.to_str().ok()).unwrap_or_default();
     let (scheme, secret) = header.trim().split_once(' ').unwrap_or(("", header.trim()));
-    let secret = match scheme.to_ascii_lowercase().as_str() {
+    match scheme.to_ascii_lowercase().as_str() {
         "" | "bearer" | "token" => Some(secret.trim().to_owned()),
         "basic" => BASE64.decode(secret.trim().as_bytes()).ok().and_then(|pair| {
             let pair = String::from_utf8(pair).ok()?;
@@ -263,8 +287,12 @@ fn any_api_key(headers: &HeaderMap) -> Result<String> {
             Some(if password.is_empty() { user } else { password }.to_owned())
         }),
         _ => None,
-    };
-    secret.filter(|secret| is_api_key(secret)).ok_or_else(|| {
+    }
+}
+
+/// The API key of the `Authorization` header, whatever its scheme.
+fn any_api_key(headers: &HeaderMap) -> Result<String> {
+    any_credential(headers).filter(|secret| is_api_key(secret)).ok_or_else(|| {
         ApiError::unauthorized(
             "Send your API key: `Authorization: Bearer svc_...`, or in the address, `http://key:svc_...@host`.",
         )

@@ -111,6 +111,26 @@ impl Claims for SecretClaims {
     }
 }
 
+/// The claims of a temporary token of `/v3/ws`, whose sessions name their model when they begin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamClaims {
+    #[serde(flatten)]
+    pub payer: Payer,
+    /// The longest duration of the session, as the token's request has it.
+    pub max_session_duration_sec: Option<u32>,
+    /// End of validity, ms since 1970.
+    pub expires_at: i64,
+}
+
+impl Claims for StreamClaims {
+    const PREFIX: &'static str = "st_";
+    const KIND: &'static str = "assemblyai-streaming";
+
+    fn expires_at(&self) -> i64 {
+        self.expires_at
+    }
+}
+
 /// Signs the kind of session with the claims.
 fn mac(secret: &str, kind: &str, claims: &str) -> Hmac<Sha256> {
     let mac =
@@ -134,6 +154,10 @@ mod tests {
         assert_eq!(SessionClaims::verify(&token, "a", 999), None);
         let renamed = token.replacen("va_", "rt_", 1);
         assert_eq!(SessionClaims::verify(&renamed, "a", 999), None, "the kind is signed");
+        let stream = StreamClaims { payer: payer(""), max_session_duration_sec: None, expires_at: 1_000 };
+        let renamed = stream.sign("a").replacen("st_", "rt_", 1);
+        assert_eq!(StreamClaims::verify(&stream.sign("a"), "a", 999), Some(stream));
+        assert_eq!(SessionClaims::verify(&renamed, "a", 999), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! that knows none of the others.
 
 pub mod asr_webservice;
+pub mod assemblyai;
 pub mod deepgram;
 pub mod whisper_server;
 pub mod wyoming;
@@ -14,6 +15,7 @@ use crate::http::response::{ApiError, Response};
 pub fn error_response(path: &str) -> Option<fn(&ApiError) -> Response> {
     match path {
         "/v1/listen" | "/v1/speak" => Some(deepgram::error_response),
+        path if assemblyai::owns(path) => Some(assemblyai::refused),
         _ => None,
     }
 }

@@ -288,8 +288,11 @@ pub async fn download(state: Arc<DashboardState>, request: RequestContext) -> Re
                 .respond(permit, "text/plain; charset=utf-8", request.accepts_gzip(), work)
                 .await?
         }
-        "srt" => api::subtitles(&state.transcripts, &request, transcript, SubtitleFormat::Srt, names).await?,
-        "vtt" => api::subtitles(&state.transcripts, &request, transcript, SubtitleFormat::Vtt, names).await?,
+        "srt" | "vtt" => {
+            let options = api::subtitle_options(&request)?;
+            let format = if format == "srt" { SubtitleFormat::Srt } else { SubtitleFormat::Vtt };
+            api::subtitles(&state.transcripts, &request, transcript, format, options, names).await?
+        }
         "docx" => {
             let work = move |transcript: &Transcript, words: Vec<Word>| docx::document(transcript, &words, &names);
             api::document(&state.transcripts, &request, transcript, docx::CONTENT_TYPE, work).await?

@@ -150,6 +150,11 @@ impl Fields {
         }
     }
 
+    /// The first field that is left once all known ones were asked for and that asks for something.
+    pub fn first_left(&self) -> Option<&str> {
+        self.left.iter().find(|(_, value)| !is_off(value)).map(|(name, _)| name.as_str())
+    }
+
     /// A sentence for each field that is left once all known ones were asked for, with the known name that it is most alike.
     pub fn unknown(&self) -> Vec<String> {
         let names = self.left.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name);
@@ -321,6 +326,20 @@ impl Fields {
             other => Err(wrong_type(name, "an array of strings", &other)),
         });
         strings.collect::<Result<_>>().map(Some)
+    }
+}
+
+/// True for a value that asks for nothing: null, false, zero or empty, also as the text of a query.
+fn is_off(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => {
+            text.is_empty() || serde_json::from_str(text).is_ok_and(|value: Value| !value.is_string() && is_off(&value))
+        }
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
     }
 }
 

@@ -254,6 +254,7 @@ impl Service {
             notifiers: notifiers.clone(),
             renderer: renderer.clone(),
             billing_provider: config.billing_provider,
+            public_url: urls.api.clone(),
             max_queued: config.max_queued_transcripts.into(),
         });
         let live = Arc::new(LiveState {

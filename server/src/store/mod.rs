@@ -64,7 +64,7 @@ pub use speakers::{Speaker, SpeakerRefusal};
 pub use team::{Invited, InvitedTo, Joined, Role, SEATS};
 pub use time_limits::Tx;
 use time_limits::{Pool, check_released, within};
-pub use transcript_list::{Cursor, ListQuery, ListedTranscript};
+pub use transcript_list::{Cursor, HeadQuery, ListQuery, ListedTranscript, TranscriptHead};
 pub use transcripts::{
     Created, NewTranscript, Source, Status, StoredWords, Transcript, TranscriptQuery, percent, redacted_audio_key,
 };

@@ -1,9 +1,11 @@
 //! The dashboard's list of transcripts: search, filters, pages by cursor. The index `transcripts_list` holds all that is searched.
 
+use std::ops::Range;
+
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
-use super::{Result, Status, Store};
+use super::{Result, Source, Status, Store};
 use crate::ids::{AccountId, TranscriptId, UploadId};
 
 /// The length of the part of a title that is searched, in characters.
@@ -50,6 +52,29 @@ pub struct ListedTranscript {
     pub created_at: i64,
 }
 
+/// A page of the list by the ids at its borders, newest first.
+#[derive(Clone, Debug)]
+pub struct HeadQuery {
+    pub status: Option<Status>,
+    /// The time of creation.
+    pub created: Range<i64>,
+    pub before: Option<Cursor>,
+    /// Without `before` the page is the one next to it.
+    pub after: Option<Cursor>,
+    pub limit: i64,
+}
+
+/// A transcript without its text.
+#[derive(Clone, Debug)]
+pub struct TranscriptHead {
+    pub id: TranscriptId,
+    pub status: Status,
+    pub source: Source,
+    pub error: Option<String>,
+    pub created_at: i64,
+    pub completed_at: Option<i64>,
+}
+
 /// The source of a transcript's audio.
 #[derive(Clone, Debug)]
 pub struct AudioOf {
@@ -85,6 +110,17 @@ fn listed(row: &AnyRow) -> Result<ListedTranscript> {
     })
 }
 
+fn head(row: &AnyRow) -> Result<TranscriptHead> {
+    Ok(TranscriptHead {
+        id: row.try_get::<String, _>("id")?.into(),
+        status: Status::named(&row.try_get::<String, _>("status")?).unwrap_or(Status::Error),
+        source: Source::read(row)?,
+        error: row.try_get("error")?,
+        created_at: row.try_get("created_at")?,
+        completed_at: row.try_get("completed_at")?,
+    })
+}
+
 impl Store {
     /// A page of an account's transcripts, newest first.
     pub async fn list_transcripts(&self, account: &AccountId, query: &ListQuery) -> Result<Vec<ListedTranscript>> {
@@ -110,6 +146,56 @@ impl Store {
         .fetch_all(&self.read)
         .await?;
         rows.iter().map(listed).collect()
+    }
+
+    /// The place of a transcript in its account's list.
+    pub async fn cursor(&self, account: &AccountId, id: TranscriptId) -> Result<Option<Cursor>> {
+        let created_at = sqlx::query_scalar("SELECT created_at FROM transcripts WHERE id = $1 AND account_id = $2")
+            .bind(id.as_str())
+            .bind(account.as_str())
+            .fetch_optional(&self.read)
+            .await?;
+        Ok(created_at.map(|created_at| Cursor { created_at, id }))
+    }
+
+    /// A page of an account's transcripts.
+    pub async fn transcript_heads(&self, account: &AccountId, query: &HeadQuery) -> Result<Vec<TranscriptHead>> {
+        macro_rules! page {
+            ($order:literal) => {
+                concat!(
+                    "SELECT id, status, audio_url, upload_id, error, created_at, completed_at FROM transcripts
+                     WHERE account_id = $1 AND created_at <= $2 AND (created_at < $2 OR id < $3)
+                       AND created_at >= $4 AND (created_at > $4 OR id > $5) AND created_at >= $6 AND created_at < $7
+                       AND ($8 = '' OR status = $8) ORDER BY created_at ",
+                    $order,
+                    ", id ",
+                    $order,
+                    " LIMIT $9"
+                )
+            };
+        }
+        let is_ascending = query.after.is_some() && query.before.is_none();
+        let place = |cursor: &Option<Cursor>, none: i64| {
+            cursor.as_ref().map_or((none, String::new()), |at| (at.created_at, at.id.to_string()))
+        };
+        let (before, after) = (place(&query.before, i64::MAX), place(&query.after, -1));
+        let rows = sqlx::query(if is_ascending { page!("ASC") } else { page!("DESC") })
+            .bind(account.as_str())
+            .bind(before.0)
+            .bind(before.1)
+            .bind(after.0)
+            .bind(after.1)
+            .bind(query.created.start)
+            .bind(query.created.end)
+            .bind(query.status.map_or("", Status::name))
+            .bind(query.limit)
+            .fetch_all(&self.read)
+            .await?;
+        let mut heads = rows.iter().map(head).collect::<Result<Vec<_>>>()?;
+        if is_ascending {
+            heads.reverse();
+        }
+        Ok(heads)
     }
 
     /// The languages of an account's transcripts.

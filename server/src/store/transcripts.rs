@@ -17,6 +17,16 @@ pub enum Source {
     Upload(UploadId),
 }
 
+impl Source {
+    /// The source in the columns `audio_url` and `upload_id`.
+    pub(super) fn read(row: &AnyRow) -> Result<Self> {
+        Ok(match row.try_get::<Option<String>, _>("audio_url")? {
+            Some(url) => Self::Url(url),
+            None => Self::Upload(row.try_get::<Option<String>, _>("upload_id")?.unwrap_or_default().into()),
+        })
+    }
+}
+
 /// The status of a transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -104,6 +114,7 @@ pub struct Transcript {
     pub title: Option<String>,
     pub language_code: Option<String>,
     pub webhook_url: Option<String>,
+    pub source: Source,
     pub options: JobOptions,
     pub text: Option<String>,
     pub words: StoredWords,
@@ -160,7 +171,7 @@ pub fn percent(progress_ms: i64, duration_ms: Option<i64>) -> Option<i64> {
 macro_rules! select {
     ($which:literal) => {
         concat!(
-            "SELECT id, account_id, status, model, title, language_code, webhook_url, options, text, confidence, duration_ms, progress_ms, ",
+            "SELECT id, account_id, status, model, title, language_code, webhook_url, audio_url, upload_id, options, text, confidence, duration_ms, progress_ms, ",
             "CASE WHEN octet_length(words) <= 262144 THEN words END AS words, ",
             "CASE WHEN words IS NULL THEN 0 ELSE 1 END AS has_words, ",
             "analysis, utterances, warnings, error, created_at, completed_at FROM transcripts ",
@@ -185,6 +196,7 @@ pub(super) fn transcript(row: &AnyRow) -> Result<Transcript> {
         title: row.try_get("title")?,
         language_code: row.try_get("language_code")?,
         webhook_url: row.try_get("webhook_url")?,
+        source: Source::read(row)?,
         options: JobOptions::read(&options).unwrap_or_default(),
         text: row.try_get("text")?,
         words,

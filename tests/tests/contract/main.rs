@@ -10,6 +10,7 @@ mod attempts;
 mod auth;
 mod billing;
 mod compat;
+mod compat_assemblyai;
 mod connections;
 mod credit;
 mod dashboard;

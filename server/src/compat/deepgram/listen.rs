@@ -14,6 +14,7 @@ use crate::api::TranscriptsState;
 use crate::api::create::MAX_URL_CHARS;
 use crate::api::form;
 use crate::api::one_request::{rendered, transcribe_source};
+use crate::api::uploads::new_upload;
 use crate::billing::ProductKind;
 use crate::clock;
 use crate::context::RequestContext;
@@ -85,7 +86,8 @@ async fn transcribed(
     };
     let body = request.into_body();
     let mut bytes = http_body_util::BodyExt::into_data_stream(body);
-    let file = form::store(&state.uploads, account, "audio".into(), kind, header, &mut bytes).await?;
+    let upload = new_upload(&state.uploads, account.clone(), "audio".into(), kind, None).await?;
+    let file = form::store(&state.uploads, upload, header, &mut bytes).await?;
     options.insert("upload_id".into(), file.upload.id.as_str().into());
     let sha256 = file.sha256.clone();
     Ok((transcribe_source(state, account, options, || file.keep()).await?, sha256))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use auricle_engine::SAMPLE_RATES;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -18,6 +18,7 @@ use super::event::Event;
 use crate::api::form::{self, Form, FormFile};
 use crate::api::one_request;
 use crate::api::openai::transcriptions::hints_among;
+use crate::api::uploads::new_upload;
 use crate::compat::options;
 use crate::http::response::{ApiError, Result};
 use crate::sound_format::wav_header;
@@ -98,16 +99,13 @@ impl Recording {
     pub fn begin(state: &Arc<Wyoming>, event: Event) -> Result<Self> {
         let format = Format::of(event)?;
         let (chunks, mut received) = mpsc::channel(WAITING_CHUNKS);
-        let header = Bytes::from(wav_header(format.rate, None));
+        let header = wav_header(format.rate, None);
         let state = state.clone();
         let store = async move {
-            let mut header = Some(header);
-            let bytes = stream::poll_fn(move |context| match header.take() {
-                Some(header) => std::task::Poll::Ready(Some(header)),
-                None => received.poll_recv(context),
-            });
-            let bytes = futures_util::StreamExt::map(bytes, Ok::<_, Infallible>);
-            form::store(&state.transcripts.uploads, &state.account, TITLE.into(), "audio/wav".into(), None, bytes).await
+            let bytes = stream::poll_fn(move |context| received.poll_recv(context)).map(Ok::<_, Infallible>);
+            let (uploads, account) = (&state.transcripts.uploads, state.account.clone());
+            let upload = new_upload(uploads, account, TITLE.into(), "audio/wav".into(), None).await?;
+            form::store(uploads, upload, Some(header), bytes).await
         };
         let stored = AbortOnDropHandle::new(tokio::spawn(store));
         Ok(Self { format, began: Instant::now(), bytes: 0, chunks, stored })
