@@ -147,20 +147,32 @@ impl DecodingBatch {
     /// window in the same order. Returns windows that are finished already because their text is empty.
     ///
     /// # Errors
-    /// `Error::Device` when the device failed, and all windows may be lost; `Error::InvalidOption` for more
-    /// previous tokens than positions.
+    /// As [`DecodingBatch::add_started`].
     pub fn add(
         &mut self,
         model: &Whisper,
         frames: &[Tensor<3>],
         requests: Vec<(u64, DecodeOptions)>,
     ) -> Result<Vec<(u64, DecodedWindow)>> {
+        let started = frames.iter().map(|frames| model.decoder().start(frames)).collect::<Result<_>>()?;
+        self.add_started(model, started, requests)
+    }
+
+    /// As [`DecodingBatch::add`], with the states of the windows before their first tokens.
+    ///
+    /// # Errors
+    /// `Error::Device` when the device failed, and all windows may be lost; `Error::InvalidOption` for more
+    /// previous tokens than positions.
+    pub fn add_started(
+        &mut self,
+        model: &Whisper,
+        started: Vec<DecoderState>,
+        requests: Vec<(u64, DecodeOptions)>,
+    ) -> Result<Vec<(u64, DecodedWindow)>> {
         let config = model.config();
         let special = &config.special;
         let room = config.positions / 2 - 1;
         self.compact();
-        let started: Vec<DecoderState> =
-            frames.iter().map(|frames| model.decoder().start(frames)).collect::<Result<_>>()?;
         let Some(mut steps) = started.into_iter().reduce(DecoderState::join) else { return Ok(Vec::new()) };
         let mut begins: Vec<Vec<u32>> = Vec::new();
         let mut follows: Vec<Vec<u32>> = Vec::new();

@@ -372,6 +372,11 @@ impl Decoder {
 }
 
 impl DecoderState {
+    /// Each row by itself.
+    pub fn rows(&self) -> impl Iterator<Item = Self> {
+        self.rows.iter().map(|row| Self { rows: vec![row.clone()] })
+    }
+
     pub fn join(mut self, other: Self) -> Self {
         self.rows.extend(other.rows);
         self

@@ -130,6 +130,14 @@ pub enum DecoderState {
     Cpu(cpu::DecoderState),
 }
 
+/// The audio of a window, from which its decoding can begin as often as it has to.
+pub enum WindowAudio {
+    /// Encoder frames `[1, frames, size]`.
+    Frames(Tensor<3>),
+    /// On the CPU: the state before the first token. All decodings of the window share its keys and values.
+    Started(cpu::DecoderState),
+}
+
 /// Output of a pass for each row's last token.
 pub struct DecoderOutput {
     /// `[rows, vocabulary]`
@@ -189,6 +197,17 @@ impl Decoder {
         match self {
             Self::Gpu(decoder) => Ok(DecoderState::Gpu(decoder.start(frames))),
             Self::Cpu(decoder) => decoder.start(frames).map(DecoderState::Cpu),
+        }
+    }
+
+    /// State of a window's only row, before its first token.
+    ///
+    /// # Errors
+    /// [`crate::Error::Device`] when the device failed.
+    pub fn start_again(&self, audio: &WindowAudio) -> Result<DecoderState> {
+        match audio {
+            WindowAudio::Frames(frames) => self.start(frames),
+            WindowAudio::Started(state) => Ok(DecoderState::Cpu(state.clone())),
         }
     }
 
@@ -262,6 +281,16 @@ impl DecoderState {
             (Self::Cpu(one), Self::Cpu(two)) => Self::Cpu(one.join(two)),
             // All steps of a decoder are on one device.
             (one, _) => one,
+        }
+    }
+
+    /// The audio of each row of the state before the first token, whose `frames` are `[rows, frames, size]`.
+    pub fn audio(&self, frames: &Tensor<3>) -> Vec<WindowAudio> {
+        match self {
+            Self::Gpu(_) => {
+                (0..frames.dims()[0]).map(|row| WindowAudio::Frames(frames.clone().narrow(0, row, 1))).collect()
+            }
+            Self::Cpu(state) => state.rows().map(WindowAudio::Started).collect(),
         }
     }
 

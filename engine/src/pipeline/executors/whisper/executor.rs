@@ -9,7 +9,7 @@ use burn::tensor::Tensor;
 
 use super::windows::{ActiveWindow, ModelState, Outcome, TEMPERATURES};
 use crate::error::{Error, Result};
-use crate::models::whisper::{DecodeOptions, DecodedWindow, SAMPLES_PER_FRAME, Task, Whisper};
+use crate::models::whisper::{DecodeOptions, DecodedWindow, SAMPLES_PER_FRAME, Task, Whisper, WindowAudio};
 use crate::pipeline::executors::shares::in_turn;
 use crate::scheduler::{BatchExecutor, SlotTable};
 
@@ -200,7 +200,7 @@ impl WhisperExecutor {
             windows.push(ActiveWindow {
                 slot: *index,
                 number: *number,
-                frames,
+                audio: WindowAudio::Frames(frames),
                 options,
                 known_language,
                 speech_ms: input.speech_ms,
@@ -212,7 +212,7 @@ impl WhisperExecutor {
                 slot.in_decoder += 1;
             }
         }
-        let accepted = model.add(&encoded, windows)?;
+        let accepted = model.add(encoded, windows)?;
         self.store(accepted);
         Ok(())
     }
@@ -452,9 +452,10 @@ mod tests {
         // A window whose scores are NaN is the only one that suffers.
         let begun = executor.models.get_mut(0).unwrap();
         let window = begun.windows.values().next().unwrap();
-        let frames = Tensor::full(window.frames.dims(), f32::NAN, &Device::flex());
-        let window = ActiveWindow { slot: 1, frames: frames.clone(), options: window.options.clone(), ..*window };
-        let outcomes = begun.add(&[frames], vec![window]).unwrap();
+        let frames = Tensor::full(model.encode(&[&sound]).unwrap().dims(), f32::NAN, &Device::flex());
+        let audio = WindowAudio::Frames(frames.clone());
+        let window = ActiveWindow { slot: 1, audio, options: window.options.clone(), ..*window };
+        let outcomes = begun.add(vec![frames], vec![window]).unwrap();
         assert!(matches!(outcomes.as_slice(), [(ActiveWindow { slot: 1, .. }, Err(Error::Device { .. }))]));
         // After a step that failed as a whole each goes by itself, to the same results.
         assert!(executor.undo(WhisperBatchKey::Decode(0), &[0]));

@@ -8,7 +8,7 @@ use burn::tensor::Tensor;
 use crate::decoding::repeated_tail;
 use crate::device::is_cpu;
 use crate::error::{Error, Result};
-use crate::models::whisper::{DecodeOptions, DecodedWindow, DecodingBatch, Whisper, compression_ratio};
+use crate::models::whisper::{DecodeOptions, DecodedWindow, DecodingBatch, Whisper, WindowAudio, compression_ratio};
 
 /// Most windows that are decoded at once: they share each pass over the weights.
 const MAX_ROWS_CPU: usize = 8;
@@ -40,8 +40,7 @@ pub struct ModelState {
 pub struct ActiveWindow {
     pub slot: usize,
     pub number: usize,
-    /// `[1, frames, size]`
-    pub frames: Tensor<3>,
+    pub audio: WindowAudio,
     pub options: DecodeOptions,
     /// Token of its language, if it is likely to be the one spoken.
     pub known_language: Option<u32>,
@@ -93,13 +92,21 @@ impl ModelState {
     }
 
     /// Adds windows to the decoder, in the order of the frames of each length, `[windows, frames, size]`; returns those that are finished at once.
-    pub fn add(&mut self, frames: &[Tensor<3>], windows: Vec<ActiveWindow>) -> Result<Vec<Outcome>> {
+    pub fn add(&mut self, frames: Vec<Tensor<3>>, windows: Vec<ActiveWindow>) -> Result<Vec<Outcome>> {
         let first = self.next;
         self.next += windows.len() as u64;
         let options =
             windows.iter().enumerate().map(|(at, window)| (first + at as u64, window.options.clone())).collect();
         self.windows.extend(windows.into_iter().enumerate().map(|(at, window)| (first + at as u64, window)));
-        let done = self.decoding.add(&self.model, frames, options)?;
+        let (mut started, mut numbers) = (Vec::with_capacity(frames.len()), first..self.next);
+        for frames in frames {
+            let state = self.model.decoder().start(&frames)?;
+            for (audio, number) in state.audio(&frames).into_iter().zip(&mut numbers) {
+                self.windows.entry(number).and_modify(|window| window.audio = audio);
+            }
+            started.push(state);
+        }
+        let done = self.decoding.add_started(&self.model, started, options)?;
         self.accept_or_retry(done)
     }
 
@@ -153,9 +160,10 @@ impl ModelState {
         if lost.is_empty() {
             return Ok(Vec::new());
         }
-        let frames: Vec<Tensor<3>> = lost.iter().map(|(_, window)| window.frames.clone()).collect();
+        let started = lost.iter().map(|(_, window)| self.model.decoder().start_again(&window.audio));
+        let started = started.collect::<Result<_>>()?;
         let options = lost.into_iter().map(|(number, window)| (*number, window.options.clone())).collect();
-        let done = self.decoding.add(&self.model, &frames, options)?;
+        let done = self.decoding.add_started(&self.model, started, options)?;
         self.accept_or_retry(done)
     }
 
@@ -174,8 +182,9 @@ impl ModelState {
                 Verdict::Retry if window.attempt + 1 < TEMPERATURES.len() => {
                     window.attempt += 1;
                     window.options.temperature = TEMPERATURES[window.attempt];
-                    let (frames, options) = (window.frames.clone(), window.options.clone());
-                    waiting.extend(self.decoding.add(&self.model, &[frames], vec![(number, options)])?);
+                    let started = vec![self.model.decoder().start_again(&window.audio)?];
+                    let options = vec![(number, window.options.clone())];
+                    waiting.extend(self.decoding.add_started(&self.model, started, options)?);
                     continue;
                 }
                 Verdict::Retry => {
