@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -160,6 +161,9 @@ fn failed(choice: impl fmt::Display, reason: String) -> Error {
 
 /// The adapters of a choice that is not the CPU; none where `auto` finds no GPU.
 fn wanted(choice: DeviceChoice) -> Result<Vec<Adapter>> {
+    if choice == DeviceChoice::Auto && !may_have_gpu(Path::new("/dev")) {
+        return Ok(Vec::new());
+    }
     let mut adapters = adapters();
     match choice {
         DeviceChoice::Vulkan(number) if number < adapters.len() => return Ok(vec![adapters.swap_remove(number)]),
@@ -178,6 +182,19 @@ fn wanted(choice: DeviceChoice) -> Result<Vec<Adapter>> {
         ));
     }
     Ok(adapters)
+}
+
+/// Beginnings of the names that Linux gives to GPUs: most drivers' folder, and the devices of those that have another.
+const GPU_NODES: [&str; 9] = ["dri", "nvidia", "nvgpu", "nvhost", "nvmap", "dxg", "mali", "kgsl", "pvr"];
+
+/// False if the folder of device files shows that there is no GPU. The listing of adapters loads every driver, the software rasteriser's
+/// too, whose compiler stays in the process: 60 MB and a tenth of a second.
+fn may_have_gpu(devices: &Path) -> bool {
+    let Some(entries) = std::fs::read_dir(devices).ok().filter(|_| cfg!(target_os = "linux")) else { return true };
+    entries.flatten().any(|entry| {
+        let name = entry.file_name();
+        GPU_NODES.iter().any(|node| name.as_encoded_bytes().starts_with(node.as_bytes()))
+    })
 }
 
 /// Opens the adapters of a choice that work; the CPU where the choice allows it and there are none.
@@ -498,6 +515,17 @@ mod tests {
         }
         assert_eq!(DeviceChoice::list("cpu, vulkan:1").unwrap(), [DeviceChoice::Cpu, DeviceChoice::Vulkan(1)]);
         assert!(DeviceChoice::list("cpu,").is_err() && DeviceChoice::list("").is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn drivers_are_loaded_where_there_may_be_a_gpu() {
+        let devices = tempfile::tempdir().unwrap();
+        std::fs::write(devices.path().join("null"), "").unwrap();
+        assert!(!may_have_gpu(devices.path()));
+        std::fs::write(devices.path().join("nvidia0"), "").unwrap();
+        assert!(may_have_gpu(devices.path()));
+        assert!(may_have_gpu(&devices.path().join("unknown")), "a folder that cannot be read shows nothing");
     }
 
     #[test]
