@@ -70,12 +70,33 @@ pub fn prepare(folder: &Path) -> Result<(), String> {
     let failed = |what: &str, path: &Path, error: io::Error| {
         format!("cannot {what} {}: {error}; name another models folder with --models", path.display())
     };
+    let record = folder.join(RECORD);
+    if state(folder).is_some_and(|state| std::fs::read_to_string(&record).is_ok_and(|known| known == state)) {
+        return Ok(());
+    }
     for (path, bytes) in FILES {
         let path = folder.join(path);
         write(&path, bytes).map_err(|error| failed("write the starter model", &path, error))?;
     }
     let remove = |error| failed("remove older starter models from", &folder.join("starter"), error);
-    remove_others(folder, "starter").map_err(remove)
+    remove_others(folder, "starter").map_err(remove)?;
+    // A folder that only another user may write has no record, and is compared at each start.
+    let _ = state(folder).map(|state| write(&record, state.as_bytes()));
+    Ok(())
+}
+
+/// The file with the state in which a program left the folder: a comparison of all bytes would keep them in memory.
+const RECORD: &str = ".starters";
+
+/// Length and time of the program and of each file that it holds; none where one is missing.
+fn state(folder: &Path) -> Option<String> {
+    let line = |path: &Path| {
+        let found = path.metadata().ok()?;
+        let modified = found.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+        Some(format!("{} {} {}\n", path.display(), found.len(), modified.as_nanos()))
+    };
+    let program = std::env::current_exe().ok()?;
+    std::iter::once(program).chain(FILES.iter().map(|(path, _)| folder.join(path))).map(|path| line(&path)).collect()
 }
 
 /// Removes the files of a starter's folder that this program does not hold: of a checkpoint in two forms the older one may be read.
@@ -157,6 +178,21 @@ mod tests {
         }
         remove_others(folder.path(), "starter").unwrap();
         assert_eq!(names.map(|name| path(name).exists()), [true, false, false, true, true]);
+    }
+
+    #[test]
+    fn the_state_shows_a_file_that_is_missing_or_another() {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, bytes) in FILES {
+            write(&folder.path().join(path), &bytes[..bytes.len().min(9)]).unwrap();
+        }
+        let before = state(folder.path()).unwrap();
+        assert_eq!(state(folder.path()).unwrap(), before);
+        let path = folder.path().join("starter/vad/model.safetensors");
+        std::fs::write(&path, "as long a").unwrap();
+        assert_ne!(state(folder.path()).unwrap(), before, "its time is another");
+        std::fs::remove_file(path).unwrap();
+        assert_eq!(state(folder.path()), None);
     }
 
     #[test]
