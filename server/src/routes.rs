@@ -12,7 +12,7 @@ use crate::api::{
 use crate::auth::openid as auth_openid;
 use crate::auth::{Access, SignedFor};
 use crate::compat::assemblyai::{files, streaming};
-use crate::compat::{asr_webservice, deepgram, whisper_server};
+use crate::compat::{asr_webservice, deepgram, mcp, whisper_server};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{
     self, assets, audio, checkout, forgot, frame, join, keys, openid, operator, playground, reference, sign_in,
@@ -63,6 +63,8 @@ pub struct OperationDoc {
 pub enum ResponseContent {
     /// JSON of this schema.
     Json(&'static str),
+    /// JSON of this schema, or no content for a message that has no answer.
+    JsonOrAccepted(&'static str),
     /// JSON of this schema, or server-sent events if the request asks for a stream.
     JsonOrEvents(&'static str),
     /// Text of this content type.
@@ -460,6 +462,19 @@ pub static ROUTES: &[Route] = &[
         )
         .takes("OpenAiSpeech")
         .fails(&[404, 413, 415, 422]),
+    ),
+    api(
+        Method::POST,
+        "/mcp",
+        handler!(mcp::answer, mcp),
+        doc(
+            "assistants",
+            "Answer a message of the Model Context Protocol",
+            ResponseContent::JsonOrAccepted("McpResponse"),
+        )
+        .takes("McpMessage")
+        .fails(&[403, 404, 413, 415])
+        .fails_as("McpError"),
     ),
     undocumented(
         Surface::Api,

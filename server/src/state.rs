@@ -12,6 +12,7 @@ use crate::api::speakers::SpeakersState;
 use crate::api::uploads::UploadsState;
 use crate::api::webhooks::WebhooksState;
 use crate::auth::Authenticator;
+use crate::compat::mcp::McpState;
 use crate::dashboard::DashboardState;
 use crate::http::proxies::TrustedProxies;
 use crate::http::rate_limits::RateLimits;
@@ -28,6 +29,7 @@ pub struct AppState {
     pub language: Arc<LanguageState>,
     pub speech: Arc<SpeechState>,
     pub speakers: Arc<SpeakersState>,
+    pub mcp: Arc<McpState>,
     pub billing: Arc<BillingState>,
     pub webhooks: Arc<WebhooksState>,
     pub health: Arc<HealthState>,

@@ -62,7 +62,10 @@ pub async fn transcribe_source(
 }
 
 /// Waits for the end of a job. The job goes on if the client leaves, and its transcript is kept.
-async fn finished(state: &TranscriptsState, account: &AccountId, id: &TranscriptId) -> Result<Arc<Transcript>> {
+///
+/// # Errors
+/// 404 if the transcript is deleted meanwhile.
+pub async fn finished(state: &TranscriptsState, account: &AccountId, id: &TranscriptId) -> Result<Arc<Transcript>> {
     let mut wait = FIRST_WAIT;
     loop {
         let transcript = state.store.transcript(account, id).await?.ok_or_else(unknown)?;

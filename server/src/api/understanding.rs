@@ -15,13 +15,13 @@ use crate::context::RequestContext;
 use crate::http::body::{self, Fields};
 use crate::http::response::{ApiError, Response, Result, events, json as json_response};
 use crate::http::response_body::ResponseBroken;
-use crate::ids;
+use crate::ids::{self, AccountId};
 use crate::language::grounding::Fence;
 use crate::language::source::Unit;
 use crate::language::understanding::{Question, answer};
 
 /// The longest prompt, in characters.
-const MAX_PROMPT_CHARS: usize = 8000;
+pub const MAX_PROMPT_CHARS: usize = 8000;
 
 /// The longest id that is looked up.
 const MAX_ID_CHARS: usize = 256;
@@ -44,6 +44,44 @@ pub async fn create(state: Arc<LanguageState>, request: RequestContext) -> Resul
             return Err(ApiError::validation(message));
         }
     };
+    let prompt = Prompt { transcript_id, text: prompt, model, wants_json };
+    let Asked { result, answer, drafts } = ask(state, account, prompt).await?;
+    if !is_stream {
+        drop(drafts);
+        return Ok(json_response(&whole(result, answer.await?)));
+    }
+    let mut writing = Writing { result, answer: Some(answer), drafts };
+    // A failure before the first piece has a status of its own, unless the model takes long to read the prompt.
+    let first = match tokio::time::timeout(COMMENT_INTERVAL, writing.next()).await {
+        Ok(first) => first?,
+        Err(_) => WAITING.to_owned(),
+    };
+    Ok(events(sse(first, writing)))
+}
+
+/// A prompt over a transcript.
+pub struct Prompt {
+    pub transcript_id: String,
+    pub text: String,
+    pub model: Option<String>,
+    pub wants_json: bool,
+}
+
+/// A prompt that is being answered.
+pub struct Asked {
+    /// All of the result but the answer.
+    pub result: Value,
+    pub answer: BoxFuture<'static, Result<String>>,
+    /// What a model writes, as it comes.
+    pub drafts: UnboundedReceiver<String>,
+}
+
+/// Asks a model, or finds the sentences that answer where there is none.
+///
+/// # Errors
+/// 400 and 503 for the model, 404 and 409 for the transcript.
+pub async fn ask(state: Arc<LanguageState>, account: AccountId, prompt: Prompt) -> Result<Asked> {
+    let Prompt { transcript_id, text: prompt, model, wants_json } = prompt;
     let model = match model.as_deref() {
         Some(EXTRACTIVE) => None,
         Some(id) if state.models.find(id).is_none() => {
@@ -61,7 +99,7 @@ pub async fn create(state: Arc<LanguageState>, request: RequestContext) -> Resul
         "created_at": clock::iso(clock::now_ms()),
     });
     let (draft, drafts) = unbounded_channel();
-    let answering: BoxFuture<'static, Result<String>> = match model {
+    let answer: BoxFuture<'static, Result<String>> = match model {
         Some(model) => {
             model.prepare().await?;
             let fence = Fence::new(&state.secret, transcript.id.as_str());
@@ -85,17 +123,7 @@ pub async fn create(state: Arc<LanguageState>, request: RequestContext) -> Resul
         }
         .boxed(),
     };
-    if !is_stream {
-        drop(drafts);
-        return Ok(json_response(&whole(result, answering.await?)));
-    }
-    let mut writing = Writing { result, answer: Some(answering), drafts };
-    // A failure before the first piece has a status of its own, unless the model takes long to read the prompt.
-    let first = match tokio::time::timeout(COMMENT_INTERVAL, writing.next()).await {
-        Ok(first) => first?,
-        Err(_) => WAITING.to_owned(),
-    };
-    Ok(events(sse(first, writing)))
+    Ok(Asked { result, answer, drafts })
 }
 
 /// The result with its answer.

@@ -15,6 +15,7 @@ mod hint;
 mod interrupt;
 mod keys;
 mod listen;
+mod mcp;
 mod models;
 mod named_model;
 mod out_file;
@@ -86,6 +87,8 @@ enum Command {
     Listen(listen::ListenArgs),
     /// Ask a language model, about a transcript or anything else
     Chat(chat::ChatArgs),
+    /// Serve transcripts to an assistant over standard input and output, in the Model Context Protocol
+    Mcp(mcp::McpArgs),
     /// Talk to a voice agent
     Talk(talk::TalkArgs),
     /// Say a text: speech through the loudspeaker, into a WAV file or a pipe
@@ -251,6 +254,7 @@ fn run(command: &Command) -> u8 {
         Command::Analyze(args) => analyze::run(args),
         Command::Listen(args) => listen::run(args),
         Command::Chat(args) => chat::run(args),
+        Command::Mcp(args) => mcp::run(args),
         Command::Talk(args) => talk::run(args),
         Command::Say(args) => say::run(args),
         Command::Voices(command) => voices::run(command),

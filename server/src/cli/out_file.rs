@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, PersistError};
 
 /// The temporary files of this process.
 static UNFINISHED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -139,11 +139,23 @@ impl OutFile {
     /// # Errors
     /// If the disk does not take it.
     pub fn keep(self) -> io::Result<()> {
+        self.name(NamedTempFile::persist)
+    }
+
+    /// Gives the file its name, which no other file has.
+    ///
+    /// # Errors
+    /// If another file has it, or the disk does not take this one.
+    pub fn keep_new(self) -> io::Result<()> {
+        self.name(NamedTempFile::persist_noclobber)
+    }
+
+    fn name(self, persist: fn(NamedTempFile, PathBuf) -> Result<File, PersistError>) -> io::Result<()> {
         match self.0 {
             Place::Temporary { temporary: Temporary { file, _listed }, path } => {
                 // Some file systems report a full disk here.
                 file.as_file().sync_all()?;
-                file.persist(path).map(|_| ()).map_err(|error| error.error)
+                persist(file, path).map(|_| ()).map_err(|error| error.error)
             }
             Place::Stream { .. } => Ok(()),
         }
@@ -196,6 +208,17 @@ mod tests {
         write(&path, b"later").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"later");
         assert_eq!(names(folder.path()), ["talk.txt"]);
+    }
+
+    #[test]
+    fn a_new_file_replaces_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("talk.wav");
+        let file = OutFile::create(&path).unwrap();
+        fs::write(&path, "came meanwhile").unwrap();
+        assert_eq!(file.keep_new().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"came meanwhile");
+        assert_eq!(names(folder.path()), ["talk.wav"]);
     }
 
     #[test]

@@ -87,6 +87,7 @@ fn name_of(tag: &str) -> &'static str {
         "voice-agent" => EN.tag_agent,
         "openai" => EN.tag_openai,
         "deepgram" => EN.tag_deepgram,
+        "assistants" => EN.tag_assistants,
         _ => EN.tag_service,
     }
 }

@@ -293,6 +293,7 @@ words! {
     tag_agent = "Voice agents";
     tag_openai = "In OpenAI's shape";
     tag_deepgram = "In Deepgram's shape";
+    tag_assistants = "Assistants";
     tag_service = "The service";
     operation_gone = "There is no such request in the API.";
     parameters = "Parameters";

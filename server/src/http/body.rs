@@ -174,6 +174,16 @@ impl Fields {
         sentences
     }
 
+    /// Checks that every field was asked for.
+    ///
+    /// # Errors
+    /// 422 for another one.
+    pub fn check_all_known(&self) -> Result<()> {
+        let Some(name) = self.left.keys().min() else { return Ok(()) };
+        let meant = self.meant(name).map(|known| format!("; did you mean `{known}`?")).unwrap_or_default();
+        Err(ApiError::validation(format!("`{}` is unknown{meant}", shown(name))))
+    }
+
     /// The known name that an unknown one is most alike, whatever its case and hyphens.
     fn meant(&self, name: &str) -> Option<&str> {
         if name.chars().count() > MAX_UNKNOWN_CHARS {

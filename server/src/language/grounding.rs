@@ -33,9 +33,19 @@ impl Fence {
         Self(HEXLOWER.encode(&code[..8]))
     }
 
+    /// The text between its marks.
+    fn marked(&self, text: &str) -> String {
+        format!("<transcript-{0}>\n{text}\n</transcript-{0}>", self.0)
+    }
+
     /// The text between its marks, and the reminder.
     fn around(&self, text: &str) -> String {
-        format!("<transcript-{0}>\n{text}\n</transcript-{0}>\n\n{REMINDER}", self.0)
+        format!("{}\n\n{REMINDER}", self.marked(text))
+    }
+
+    /// The text between its marks, behind the rule that tells what they mean.
+    pub fn data(&self, text: &str) -> String {
+        format!("{}\n{}", self.rule(), self.marked(text))
     }
 
     /// The rule that tells the model what the marks mean.
@@ -48,10 +58,14 @@ impl Fence {
     }
 }
 
-/// A passage as one line that holds no control character and no mark of a chat template.
+/// A passage as one line.
 fn line(passage: &Passage) -> String {
-    let quote = passage.quote();
-    let plain: String = quote.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+    one_line(&passage.quote())
+}
+
+/// A text as one line that holds no control character and no mark of a chat template.
+pub fn one_line(text: &str) -> String {
+    let plain: String = text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
     plain.replace("<|", "< |").replace("|>", "| >").replace("<transcript", "< transcript").replace("</", "< /")
 }
 

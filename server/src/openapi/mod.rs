@@ -94,6 +94,12 @@ fn lists_as_json(form: &Value) -> Value {
     fields.map(|(name, _)| (name.clone(), json!({ "contentType": "application/json" }))).collect()
 }
 
+/// A response with JSON of this schema.
+fn json_response(description: &str, schema: &str) -> Value {
+    let schema = json!({ "$ref": format!("#/components/schemas/{schema}") });
+    json!({ "description": description, "content": { "application/json": { "schema": schema } } })
+}
+
 fn operation(route: &Route, doc: &OperationDoc, components: &Map<String, Value>) -> Value {
     let in_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let parameters: Vec<Value> = in_path
@@ -104,13 +110,11 @@ fn operation(route: &Route, doc: &OperationDoc, components: &Map<String, Value>)
     match doc.response {
         ResponseContent::Empty => responses.insert("204".into(), json!({ "description": "Done" })),
         ResponseContent::Upgrade => responses.insert("101".into(), json!({ "description": doc.summary })),
-        ResponseContent::Json(name) => responses.insert(
-            "200".into(),
-            json!({
-                "description": doc.summary,
-                "content": { "application/json": { "schema": { "$ref": format!("#/components/schemas/{name}") } } },
-            }),
-        ),
+        ResponseContent::Json(name) => responses.insert("200".into(), json_response(doc.summary, name)),
+        ResponseContent::JsonOrAccepted(name) => {
+            responses.insert("202".into(), json!({ "description": "Received" }));
+            responses.insert("200".into(), json_response(doc.summary, name))
+        }
         ResponseContent::JsonOrEvents(name) => responses.insert(
             "200".into(),
             json!({
@@ -136,13 +140,7 @@ fn operation(route: &Route, doc: &OperationDoc, components: &Map<String, Value>)
     let body: &[u16] = if doc.request.is_some() { &[408] } else { &[] };
     for status in specific.chain(common.iter().copied()).chain(body.iter().copied()) {
         let description = STATUSES.iter().find(|(known, _)| *known == status).map_or("Failed", |(_, text)| *text);
-        responses.insert(
-            status.to_string(),
-            json!({
-                "description": description,
-                "content": { "application/json": { "schema": { "$ref": format!("#/components/schemas/{}", doc.error) } } },
-            }),
-        );
+        responses.insert(status.to_string(), json_response(description, doc.error));
     }
     let mut operation = json!({
         "tags": [doc.tag],

@@ -26,6 +26,7 @@ use crate::auth::openid::OpenId;
 use crate::auth::visitor::Cookies;
 use crate::billing::PaymentProvider;
 use crate::checkpoints::Source;
+use crate::compat::mcp::McpState;
 use crate::config::{Config, url_below};
 use crate::dashboard::{Attempts, BrowserRules, DashboardState, Operation, Passwords, Pulls, Reference};
 use crate::http::proxies::TrustedProxies;
@@ -308,18 +309,31 @@ impl Service {
             free_credit_cents: config.free_credit_cents.into(),
             operation: operation(config, urls, &store, metering.node().clone()),
         });
+        let language = Arc::new(LanguageState {
+            store: store.clone(),
+            models: models.clone(),
+            renderer,
+            secret: signing_key.clone(),
+        });
+        let speech = Arc::new(SpeechState { engine, places: Places::new(speech::MAX_REQUESTS) });
         let state = AppState {
             authenticator: Authenticator {
                 store: store.clone(),
                 storage,
                 payments: payments.clone(),
-                signing_key: signing_key.clone(),
+                signing_key,
                 cookies,
             },
             rate_limits: Arc::new(RateLimits::new(config.request_limit)),
             trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
             speakers,
-            speech: Arc::new(SpeechState { engine, places: Places::new(speech::MAX_REQUESTS) }),
+            mcp: Arc::new(McpState {
+                transcripts: transcripts.clone(),
+                language: language.clone(),
+                speech: speech.clone(),
+                urls: [urls.api.clone(), urls.dashboard.clone()],
+            }),
+            speech,
             transcripts,
             uploads,
             models: Arc::new(ModelsState {
@@ -327,12 +341,7 @@ impl Service {
                 second_pass: config.live_second_pass_choice(),
                 language: models.clone(),
             }),
-            language: Arc::new(LanguageState {
-                store: store.clone(),
-                models: models.clone(),
-                renderer,
-                secret: signing_key,
-            }),
+            language,
             billing: Arc::new(BillingState { store: store.clone(), payments }),
             webhooks: Arc::new(WebhooksState { store: store.clone(), secrets: webhook_secrets }),
             health: Arc::new(HealthState {

@@ -1,5 +1,6 @@
 //! The dashboard's list of transcripts: search, filters, pages by cursor. The index `transcripts_list` holds all that is searched.
 
+use std::fmt;
 use std::ops::Range;
 
 use sqlx::Row as _;
@@ -22,6 +23,21 @@ pub(super) fn title_key(title: &str) -> String {
 pub struct Cursor {
     pub created_at: i64,
     pub id: TranscriptId,
+}
+
+impl Cursor {
+    /// Reads a cursor as it is written: `MILLISECONDS.ID`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (ms, id) = text.split_once('.')?;
+        // PostgreSQL refuses a null.
+        (!id.contains('\0')).then_some(Self { created_at: ms.parse().ok()?, id: TranscriptId::from(id.to_owned()) })
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.created_at, self.id)
+    }
 }
 
 /// A page of the list, newest first.
@@ -50,6 +66,13 @@ pub struct ListedTranscript {
     /// Its cost; none if it was not billed.
     pub cents: Option<i64>,
     pub created_at: i64,
+}
+
+impl ListedTranscript {
+    /// Its place in the list.
+    pub fn cursor(&self) -> Cursor {
+        Cursor { created_at: self.created_at, id: self.id.clone() }
+    }
 }
 
 /// A page of the list by the ids at its borders, newest first.
@@ -250,6 +273,15 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_is_written() {
+        let cursor = Cursor::parse("5.tr_1").unwrap();
+        assert_eq!((cursor.created_at, cursor.to_string().as_str()), (5, "5.tr_1"));
+        for wrong in ["tr_1", "x.y", "5.\0", ""] {
+            assert_eq!(Cursor::parse(wrong), None, "{wrong:?}");
+        }
+    }
 
     #[test]
     fn a_search_finds_its_characters_alone() {

@@ -33,6 +33,7 @@ mod known_speakers;
 mod language;
 mod lengths;
 mod limits;
+mod mcp;
 mod numbers;
 mod openai;
 mod openapi;

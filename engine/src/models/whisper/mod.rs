@@ -15,9 +15,7 @@ mod vocabulary;
 
 pub use align::{median_filter, token_times, warp};
 pub use config::{Config, EncoderConfig, SAMPLES_PER_FRAME, ShortWindows, SpecialTokens};
-pub use decoder::{
-    BlockForm, Decoder, DecoderConfig, DecoderOutput, DecoderState, Scores, TokenTables, WindowAudio,
-};
+pub use decoder::{BlockForm, Decoder, DecoderConfig, DecoderOutput, DecoderState, Scores, TokenTables, WindowAudio};
 pub use decoding::{DecodeOptions, DecodedWindow, DecodingBatch, Task};
 pub use encoder::Encoder;
 pub use forms::Form;

@@ -20,7 +20,7 @@ use crate::sound_format::{SoundFormat, wav_header};
 pub const MAX_CHARS: usize = 100_000;
 
 /// The models of OpenAI's clients, for which the default voice stands in.
-const MODELS: [&str; 3] = ["tts-1", "tts-1-hd", "gpt-4o-mini-tts"];
+pub const MODELS: [&str; 3] = ["tts-1", "tts-1-hd", "gpt-4o-mini-tts"];
 /// The voices of OpenAI's clients, for which the default voice stands in.
 pub const VOICES: [&str; 13] =
     ["alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage", "shimmer", "verse"];
@@ -66,11 +66,19 @@ pub async fn create(state: Arc<SpeechState>, request: RequestContext) -> Result<
     let account = request.account()?.id.clone();
     let headers = request.headers().clone();
     let bytes = body::read(request.into_request(), MAX_JSON_BYTES).await?;
-    let SpeechRequest { text, model, voice, format, speed } = parse(Fields::parse(&headers, &bytes)?)?;
+    speak(&state, &account, Fields::parse(&headers, &bytes)?).await
+}
+
+/// The speech that these fields of a request ask for.
+///
+/// # Errors
+/// 400, 404 and 422 for a field, 429 and 503.
+pub async fn speak(state: &SpeechState, account: &AccountId, fields: Fields) -> Result<Response> {
+    let SpeechRequest { text, model, voice, format, speed } = parse(fields)?;
     let engine = state.engine()?;
     let encoder = speech_encoder::find(format)?;
     let options = select(engine, &model, voice)?.speed(speed);
-    let sound = pcm(spoken(&state, &account, options, &text).await?);
+    let sound = pcm(spoken(state, account, options, &text).await?);
     Ok(match encoder {
         Some(encoder) => streamed(format.content_type(), encoder.encode(sound).await?),
         None if format == SoundFormat::Wav => streamed(
