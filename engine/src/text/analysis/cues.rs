@@ -143,7 +143,7 @@ const CUES: &[(Cue, &str)] = &[
         Cue::Harmless,
         "order number,flight,gate,room,page,chapter,bus,train,version,episode,season,ticket number,invoice,model,\
          platform,highway,route,channel,item number,part number,serial number,tracking number,lot number,isbn,exit,section,verse,\
-         question,level,line number,order,ticket,issue number,isbn number,product code,build,sku,seat,row,size,article,error code,\
+         question,level,line number,order,ticket,issue number,isbn number,barcode,bar code,ean,gtin,upc,product code,build,sku,seat,row,size,article,error code,\
          status code,area code,country code,dress code,source code,zip file,building code,promo code,discount code,coupon code",
     ),
 ];

@@ -335,12 +335,16 @@ fn is_personal_code(reading: &Reading<'_>, cues: &[Cued], words: &Range<usize>, 
     let text: String = reading.tokens[words.clone()].iter().map(|token| token.core()).collect();
     let digits = text.chars().filter(char::is_ascii_digit).count();
     let is_short = (1..7).contains(&digits) && cue.is_none();
+    // "(#3321)" is a ticket, unless a number of a person is announced.
+    let announced = cue.is_some_and(|cued| !matches!(cued.cue, Cue::Username | Cue::Email | Cue::Url | Cue::Harmless));
+    let is_ticket =
+        digits < 7 && !announced && reading.tokens[words.start].text.trim_start_matches('(').starts_with('#');
     let is_mixed = |token: &Token<'_>| {
         let core = token.core().trim_start_matches(|letter: char| !letter.is_ascii_digit());
         core.trim_start_matches(|letter: char| letter.is_ascii_digit()).starts_with(char::is_alphabetic)
     };
     let is_no_number = label == Label::PhoneNumber && (is_short || reading.tokens[words.clone()].iter().any(is_mixed));
-    has_form && !is_no_number && cue.is_none_or(|cued| cued.cue != Cue::Harmless)
+    has_form && !is_no_number && !is_ticket && cue.is_none_or(|cued| cued.cue != Cue::Harmless)
 }
 
 /// True if lists know all words by this label and say that they tell of no person.
@@ -471,6 +475,8 @@ mod tests {
         assert_eq!(joined("Aadhaar 2345 6789 0123", 0..1, Label::PersonName, 0.99).len(), 1);
         assert_eq!(joined("It has RAM: 64 GB here", 2..3, Label::PersonName, 0.99), []);
         assert_eq!(joined("An AMD Zorblax 9 here", 1..3, Label::PersonName, 0.99), []);
+        assert_eq!(joined("Fix the login form (#3321) today", 4..5, Label::VehicleId, 0.99), []);
+        assert_eq!(joined("Barcode 4006381333931 does not scan", 1..2, Label::PhoneNumber, 0.99), []);
         assert_eq!(joined("So Wi-Fi is free", 1..2, Label::PersonName, 0.99), []);
         let hash = "Hash: sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
         assert_eq!(joined(hash, 1..2, Label::DateOfBirth, 0.99), []);
