@@ -48,6 +48,8 @@ pub struct Config {
     pub wyoming: Option<SocketAddr>,
     /// The email address of the account that clients of `wyoming` act for. Default: the first account, on a loopback address.
     pub wyoming_account: Option<String>,
+    /// Announce `wyoming` in the local network, by multicast DNS.
+    pub wyoming_zeroconf: bool,
     /// The API's URL as clients see it. Default: `http://` and `listen`.
     #[serde(deserialize_with = "url_text")]
     pub public_url: Option<Url>,
@@ -257,6 +259,7 @@ impl Default for Config {
             health_listen: None,
             wyoming: None,
             wyoming_account: None,
+            wyoming_zeroconf: false,
             public_url: None,
             storage_public_url: None,
             dashboard_public_url: None,
@@ -364,7 +367,7 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 89] = [
+const KEYS: [&str; 90] = [
     "data",
     "models",
     "device",
@@ -379,6 +382,7 @@ const KEYS: [&str; 89] = [
     "health_listen",
     "wyoming",
     "wyoming_account",
+    "wyoming_zeroconf",
     "public_url",
     "storage_public_url",
     "dashboard_public_url",
@@ -588,6 +592,9 @@ impl Config {
                  protocol has no keys, so all who reach this address act for it"
             ));
         }
+        if self.wyoming_zeroconf && self.wyoming.is_none_or(|address| address.ip().is_loopback()) {
+            return Err("settings: wyoming_zeroconf needs wyoming, an address that other machines reach".into());
+        }
         if self.speaker_key.as_ref().is_some_and(|key| key.trim().len() < 32) {
             return Err("settings: speaker_key must have at least 32 characters".into());
         }
@@ -725,6 +732,7 @@ mod tests {
             ("billing_provider = \"stripe\"", "stripe_secret_key"),
             ("speaker_key = \"short\"", "speaker_key"),
             ("wyoming = \"0.0.0.0:10300\"", "wyoming_account"),
+            ("wyoming_zeroconf = true\nwyoming = \"127.0.0.1:10300\"", "other machines"),
             (
                 "billing_provider = \"stripe\"\nstripe_secret_key = \"a\"\nstripe_price_id = \"b\"\nstripe_webhook_secret = \" \"",
                 "stripe_webhook_secret",

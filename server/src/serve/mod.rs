@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auricle_engine::{Catalog, DeviceChoice, Engine, EngineOptions, ListenOptions, TranscribeOptions, blocking};
+use data_encoding::HEXLOWER;
+use sha2::{Digest as _, Sha256};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -84,6 +86,7 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     };
     let address = api.local_addr().map(|address| address.to_string()).unwrap_or_default();
     let node_device = engine.as_ref().map(|engine| engine.device_names()).unwrap_or_default();
+    let announced_as = config.wyoming_zeroconf.then(|| installation(&secret));
     let opened = Opened { config: &config, store, secret, catalog, engine, urls: &urls };
     let service = Service::assemble(opened)?;
     let Service { state, store, notifiers, metering, housekeeping, mail, workers, stopping } = service;
@@ -127,6 +130,7 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
             url: urls.api.clone(),
             limits: transfer_limits(&config),
             longest: Duration::from_secs(config.live_session_seconds.into()),
+            announced_as,
         };
         let places = places("wyoming", connections.min(wyoming::MAX_CONNECTIONS));
         tasks.spawn(wyoming::serve(Arc::new(shared), socket, places, stopping.clone(), drain));
@@ -259,6 +263,11 @@ async fn first_key(store: &Store, free_credit_cents: u32) -> crate::store::Resul
     }
     let account = store.account_of(FIRST_ACCOUNT, free_credit_cents.into()).await?;
     Ok(Some(store.create_key(&account.id, "first", None).await?.secret))
+}
+
+/// The name of this installation in the local network, which stays when it starts again.
+fn installation(secret: &str) -> String {
+    format!("auricle-{}", &HEXLOWER.encode(&Sha256::digest(format!("installation\n{secret}")))[..8])
 }
 
 /// The account that clients of the Wyoming protocol act for; none if it is yet to be made, as the first one.

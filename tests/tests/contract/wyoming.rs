@@ -2,6 +2,8 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use auricle_tests::{Account, Service, Setup, ended, eventually, pcm, readers, repository, spoken, wire::read_to_end};
@@ -216,4 +218,48 @@ fn an_account_that_there_is_not_stops_the_start() {
     eventually("the start fails", || service.ended());
     assert!(service.log().contains("`auricle keys create --account missing@example.org`"), "{}", service.log());
     assert_eq!(service.lines(), Vec::<String>::new(), "no key was made and lost");
+}
+
+/// A process that ends with this value.
+struct Browsing(Child);
+
+impl Drop for Browsing {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_local_network_finds_it_by_the_same_name_after_a_restart() {
+    let Some(mut python) = python("zeroconf") else { return };
+    let service = Setup::local()
+        .with("wyoming", "0.0.0.0:0")
+        .with("wyoming_account", "admin@localhost")
+        .with("wyoming_zeroconf", "true")
+        .prepare();
+    let mut browsing =
+        python.arg(repository().join("tests/clients/zeroconf_client.py")).stdout(Stdio::piped()).spawn().unwrap();
+    let (found, lines) = mpsc::channel();
+    let out = BufReader::new(browsing.stdout.take().unwrap());
+    let _browsing = Browsing(browsing);
+    std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| found.send(line)));
+    // Other services of the network may be found, too.
+    let wait_for = |what: &str, is_wanted: &dyn Fn(&Value) -> bool| {
+        eventually(what, || {
+            lines.try_iter().map(|line| serde_json::from_str::<Value>(&line).unwrap()).find(|line| is_wanted(line))
+        })
+    };
+    let mut names = Vec::new();
+    for _ in 0..2 {
+        service.start();
+        let port: u16 = address(&service).rsplit(':').next().unwrap().parse().unwrap();
+        let came = wait_for("it is found", &|line| line["port"] == port);
+        assert!(!came["addresses"].as_array().unwrap().is_empty(), "{came}");
+        names.push(came["came"].clone());
+        service.terminate();
+        assert!(service.wait().success());
+        wait_for("it leaves", &|line| line["left"] == came["came"]);
+    }
+    assert!(names[0] == names[1] && names[0].as_str().unwrap().starts_with("auricle-"), "{names:?}");
 }

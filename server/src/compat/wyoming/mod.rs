@@ -3,8 +3,10 @@
 //!
 //! A recording becomes an ordinary job, and a text goes the way of every other speech. The protocol has no keys: all clients act for one account.
 //!
-//! `connection` takes events, which `event` reads and writes; `info` describes the service; `recording` and `speech` do its work.
+//! `connection` takes events, which `event` reads and writes; `info` describes the service; `recording` and `speech` do its work;
+//! `announcement` lets clients find it.
 
+mod announcement;
 mod connection;
 mod event;
 mod info;
@@ -17,6 +19,8 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use url::Url;
+
+use announcement::Announcement;
 
 use crate::api::TranscriptsState;
 use crate::api::openai::speech::SpeechState;
@@ -41,6 +45,8 @@ pub struct Wyoming {
     pub limits: TransferLimits,
     /// The longest recording.
     pub longest: Duration,
+    /// The name by which the local network finds the service; none if it is not announced.
+    pub announced_as: Option<String>,
 }
 
 /// Serves connections until `stopping`, then waits up to `drain` for speech and transcriptions under way.
@@ -51,6 +57,13 @@ pub async fn serve(
     stopping: CancellationToken,
     drain: Duration,
 ) {
+    let announcement = state.announced_as.as_deref().and_then(|name| {
+        let begun = Announcement::begin(name, listener.local_addr().ok()?);
+        begun.inspect_err(|error| tracing::error!(%error, "the local network cannot be reached by multicast DNS")).ok()
+    });
     let connection = |socket, peer, place| connection::run(state.clone(), socket, peer, place, stopping.clone());
     listener::accept(listener, places, &stopping, drain, connection).await;
+    if let Some(announcement) = announcement {
+        let _ = tokio::task::spawn_blocking(|| announcement.end()).await;
+    }
 }
