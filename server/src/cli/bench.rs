@@ -11,8 +11,12 @@ use auricle_engine::{ChatMessage, ChatOptions, DeviceInfo, TranscribeOptions};
 use clap::Args;
 
 use super::callers::CallersArgs;
+use super::commits::CommitArgs;
 use super::progress::{Bar, clock, speed};
 use super::{EngineArgs, Failure, Result, interrupt, output};
+
+/// The live model.
+const LIVE_MODEL: &str = "svc-realtime-pro";
 
 /// Concurrent files of the last row.
 const CONCURRENT: usize = 4;
@@ -41,12 +45,16 @@ With --talk, simulated callers talk to voice agents of a service that runs as lo
 over the greeting (an interruption, or in every second call words of a listener), ask, pause within sentences, and count what goes
 wrong.
 
+With --commit a client speaks into one live session in real time and ends each turn after 200 ms of silence; the table has the time from there
+to the text.
+
 With --gpu-plan nothing is measured: a table says what steps of the published sizes cost on a card by arithmetic, h100 for example.
 
 Examples:
   auricle bench
   auricle bench --gpu-plan h100
-  auricle bench --talk --calls 8 --rounds 3")]
+  auricle bench --talk --calls 8 --rounds 3
+  auricle bench --commit --utterances 30")]
 pub struct BenchArgs {
     /// A short recording of speech [default: samples/jfk.flac of the models folder]
     file: Option<PathBuf>,
@@ -58,6 +66,8 @@ pub struct BenchArgs {
     gpu_plan: Option<String>,
     #[command(flatten)]
     engine: EngineArgs,
+    #[command(flatten, next_help_heading = "Live sessions")]
+    commits: CommitArgs,
     #[command(flatten, next_help_heading = "Voice agents")]
     callers: CallersArgs,
 }
@@ -84,6 +94,9 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         Some(file) => file.clone(),
         None => args.engine.models.path()?.join("samples/jfk.flac"),
     };
+    if args.commits.commit {
+        return args.commits.run(&file, LIVE_MODEL, &args.engine);
+    }
     let bar = Bar::new(false);
     interrupt::on_signal(bar.clone());
     let mut table = Table(vec![["what", "audio", "time", "x real time"].map(String::from).to_vec()]);

@@ -7,6 +7,7 @@ mod analyze;
 mod bench;
 mod callers;
 mod chat;
+mod commits;
 mod completions;
 mod devices;
 mod findings;

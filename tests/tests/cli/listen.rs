@@ -130,3 +130,19 @@ fn errors_are_one_line() {
     assert_eq!(run.status, Some(1), "{}", run.stderr);
     assert!(run.stderr.contains("/nowhere.wav"), "{}", run.stderr);
 }
+
+#[test]
+fn the_time_from_the_end_of_a_turn_to_its_text_is_measured() {
+    let measured =
+        |recordings: &str| auricle(["bench", "--commit", "--utterances", "2", "--device", "cpu", recordings]);
+    let run = measured(speech().to_str().unwrap());
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
+    let row: Vec<&str> = run.stdout.lines().last().unwrap().split_whitespace().collect();
+    let [turns, without_text, median, "ms", p95, "ms", longest, "ms"] = row[..] else { panic!("{}", run.stdout) };
+    assert_eq!((turns, without_text), ("2", "0"));
+    let times = [median, p95, longest].map(|time| time.parse::<u64>().unwrap());
+    assert!(times.is_sorted() && times[2] < 30_000, "{times:?}");
+    let empty = tempfile::tempdir().unwrap();
+    let run = measured(empty.path().to_str().unwrap());
+    assert!(run.status == Some(2) && run.stderr.contains("has no recordings"), "{}", run.stderr);
+}

@@ -20,6 +20,7 @@ use serde_json::json;
 
 use self::judge::Report;
 use self::script::Lines;
+pub use self::script::files_of;
 use super::progress::Bar;
 use super::talk::call::Host;
 use super::talk::host::HostArgs;

@@ -150,7 +150,7 @@ fn say(engine: &Engine, options: &SpeakOptions, text: &str) -> Result<Line> {
 }
 
 /// The files of a folder by their names; none if there is no such folder.
-fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = match folder.read_dir() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.and_then(Iterator::collect::<io::Result<Vec<_>>>),
