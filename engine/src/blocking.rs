@@ -468,8 +468,9 @@ impl Engine {
 
     fn warm_up_on(&self, on: &EngineDevice) -> Result<()> {
         for model in self.catalog.models() {
-            let dir = self.catalog.choose(&model.id)?.dir;
-            if !on.has::<Checkpoint>(&dir) {
+            let choice = self.catalog.choose(&model.id)?;
+            let dir = &choice.dir;
+            if !on.has::<Checkpoint>(dir) {
                 continue;
             }
             // Without a detector: it would not take the sound for speech, and nothing would be computed.
@@ -483,9 +484,14 @@ impl Engine {
                 let pcm: Vec<u8> = sound.iter().flat_map(|s| ((s * 32_767.0) as i16).to_le_bytes()).collect();
                 let audio = AudioStream::from_pcm_s16le(Cursor::new(pcm), SAMPLE_RATE, 1)?;
                 let mut options = TranscribeOptions::default().model(&model.id);
-                if let Checkpoint::FastConformer(model) = &*on.checkpoint(&dir)? {
-                    let needed = model.attention().and_then(|decoder| decoder.prompts().languages().next());
-                    options.language = needed.map(str::to_owned);
+                if let Checkpoint::FastConformer(model) = &*on.checkpoint(dir)?
+                    && let Some(decoder) = model.attention()
+                {
+                    let mut languages = decoder.prompts().languages();
+                    let known = languages.find(|language| choice.check_language(language).is_ok());
+                    // Without a language that both know it serves nothing.
+                    let Some(known) = known else { continue };
+                    options.language = Some(known.to_owned());
                 }
                 self.transcribe_spoken(on, audio, &options, None, &mut |_| ControlFlow::Continue(()))?;
             }

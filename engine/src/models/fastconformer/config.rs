@@ -1,11 +1,13 @@
 //! Reads and checks `config.json` of the published classes.
 
+mod attention;
+
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::attention::AttentionConfig;
+pub use self::attention::AttentionConfig;
 use crate::error::{Error, Result};
 
 /// The published class of a checkpoint.

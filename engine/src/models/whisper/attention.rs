@@ -6,7 +6,7 @@ use auricle_kernels::product::gemv::Precision;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, DType, Tensor, activation, module};
 
-use super::decoder::BlockForm;
+use super::block_form::BlockForm;
 use crate::error::Result;
 use crate::layers::{Bias, LayerNorm, Linear};
 use crate::weights::Scope;

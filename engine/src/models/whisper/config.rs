@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
-use super::decoder::{BlockForm, DecoderConfig};
+use super::block_form::{BlockForm, DecoderConfig};
 use crate::error::{Error, Result};
 use crate::models::calibration::Calibration;
 use crate::models::emission_delay::{EmissionDelay, EmissionDelays};

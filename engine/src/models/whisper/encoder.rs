@@ -8,8 +8,8 @@ use burn::tensor::ops::ConvOptions;
 use burn::tensor::{DType, Tensor, module};
 
 use super::attention::Attention;
+use super::block_form::BlockForm;
 use super::config::EncoderConfig;
-use super::decoder::BlockForm;
 use super::rounded::{self, RoundedBlock, RoundedStem};
 use crate::device::is_cpu;
 use crate::error::Result;

@@ -2,6 +2,7 @@
 
 mod align;
 mod attention;
+mod block_form;
 mod config;
 mod decoder;
 mod decoding;
@@ -14,8 +15,9 @@ mod token_mask;
 mod vocabulary;
 
 pub use align::{median_filter, token_times, warp};
+pub use block_form::{BlockForm, DecoderConfig, TokenTables};
 pub use config::{Config, EncoderConfig, SAMPLES_PER_FRAME, ShortWindows, SpecialTokens};
-pub use decoder::{BlockForm, Decoder, DecoderConfig, DecoderOutput, DecoderState, Scores, TokenTables, WindowAudio};
+pub use decoder::{Decoder, DecoderOutput, DecoderState, Scores, WindowAudio};
 pub use decoding::{DecodeOptions, DecodedWindow, DecodingBatch, Task};
 pub use encoder::Encoder;
 pub use forms::Form;

@@ -2,7 +2,7 @@
 //!
 //! Blocks, caches and attention are those of Whisper's decoder.
 
-mod config;
+mod names;
 mod prompt;
 
 use std::path::Path;
@@ -11,9 +11,9 @@ use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::sampling::{self, SamplingParams, SoftmaxStats, TokenMask};
 use burn::tensor::Tensor;
 
-pub use self::config::{AttentionConfig, class_name};
+pub use self::names::class_name;
 pub use self::prompt::Prompts;
-use super::config::{Class, Config};
+use super::config::{AttentionConfig, Class, Config};
 use crate::decoding::keyterms::{Bias as TermBias, Keyterms};
 use crate::decoding::{Search, Token, argmax, confidence_of, repeated_tail};
 use crate::device;

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use super::config::AttentionConfig;
 use crate::error::{Error, Result};
 use crate::language::{ENGLISH, primary_subtag};
-use crate::models::fastconformer::config::Class;
+use crate::models::fastconformer::config::{AttentionConfig, Class};
 use crate::text::tokens::{Vocabulary, WORD_START};
 
 /// Languages that Cohere Transcribe is trained for; its vocabulary has tokens of more.

@@ -12,7 +12,8 @@ use auricle_kernels::thread_pool::{self, ThreadPool};
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-use super::{DecoderConfig, DecoderOutput, Scores, TokenTables};
+use super::super::block_form::{DecoderConfig, TokenTables};
+use super::{DecoderOutput, Scores};
 use crate::error::Result;
 use crate::layers::{Bias, Linear, Matrix, Packed, PackedNorm, Rounded, apply_in_place, scaled};
 use crate::weights::Scope;

@@ -11,8 +11,8 @@ use auricle_kernels::product::gemv::Precision;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
 use super::super::attention::{Attention, KeyValues, masked_attention};
+use super::super::block_form::{BlockForm, DecoderConfig, TokenTables};
 use super::super::encoder::FeedForward;
-use super::{BlockForm, DecoderConfig, TokenTables};
 use crate::error::Result;
 use crate::layers::{
     Bias, LayerNorm, Linear, RecordedSteps, StepInputs, pack_together, parts_of, row_indices, scaled, upload,
