@@ -243,7 +243,15 @@ mod tests {
             let decoded = DecodedWindow { tokens: tokens.to_vec(), log_prob, no_speech, ..DecodedWindow::default() };
             let frames = Tensor::zeros([1, 1, 1], &burn::tensor::Device::flex());
             let (options, attempt) = (DecodeOptions::default(), 0);
-            let window = ActiveWindow { slot: 0, number: 0, frames, options, known_language, speech_ms, attempt };
+            let window = ActiveWindow {
+                slot: 0,
+                number: 0,
+                audio: WindowAudio::Frames(frames),
+                options,
+                known_language,
+                speech_ms,
+                attempt,
+            };
             assess(&decoded, &window, 51_865)
         };
         let plain: Vec<u32> = (0..40).map(|n| n * 997 % 50_000).collect();
