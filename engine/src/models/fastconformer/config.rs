@@ -67,7 +67,7 @@ impl Class {
         matches!(self, Self::CohereAsr | Self::Canary)
     }
 
-    /// What the class states of the encoder where a configuration does not.
+    /// The class's encoder settings for those that a configuration leaves out.
     fn encoder_defaults(self) -> Value {
         match self {
             Self::CohereAsr => json!({"hidden_size": 1280, "num_hidden_layers": 48, "intermediate_size": 5120,

@@ -1,4 +1,4 @@
-//! What the classes of this architecture differ in, and the sizes of a decoder.
+//! Differences between the classes of this architecture, and the sizes of a decoder.
 
 use auricle_kernels::activation::Activation;
 
@@ -88,7 +88,7 @@ impl DecoderConfig {
     }
 }
 
-/// What classes keep beside the blocks, or compute.
+/// Tables that classes keep beside the blocks, or compute.
 #[derive(Debug, Default)]
 pub struct TokenTables {
     /// `[positions, size]`
