@@ -46,7 +46,7 @@ pub async fn list(state: &McpState, account: &AccountId, params: Map<String, Val
             json!({
                 "uri": format!("{PREFIX}{}", one.id),
                 "name": one.id.as_str(),
-                "title": one.title,
+                "title": one.title.as_deref().unwrap_or("untitled"),
                 "description": format!("Transcript of {}", clock::iso(one.created_at)),
                 "mimeType": TEXT,
             })
