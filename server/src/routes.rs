@@ -606,7 +606,19 @@ pub static ROUTES: &[Route] = &[
         handler: handler!(realtime::connect, realtime),
         doc: Some(
             doc("realtime", "Transcribe live, over a WebSocket", ResponseContent::Upgrade)
-                .with(&["token", "model", "sample_rate", "language_code", "medical_mode", "format_numbers"])
+                .with(&[
+                    "token",
+                    "model",
+                    "sample_rate",
+                    "language_code",
+                    "medical_mode",
+                    "format_numbers",
+                    "keyterms_prompt",
+                    "pii_redaction",
+                    "pii_policies",
+                    "pii_substitution",
+                    "profanity_filter",
+                ])
                 .fails(&[400, 426]),
         ),
     },

@@ -1,8 +1,8 @@
 //! Validation of requests to create a transcript.
 
 use auricle_engine::Catalog;
+use auricle_engine::analysis;
 use auricle_engine::analysis::summary::SummaryForm;
-use auricle_engine::analysis::{self, Label, Substitution};
 use auricle_engine::audio::Cover;
 use hyper::StatusCode;
 use url::Url;
@@ -13,13 +13,10 @@ use crate::clock;
 use crate::http::body::Fields;
 use crate::http::response::{ApiError, Result};
 use crate::ids::{AccountId, TranscriptId, UploadId};
+use crate::jobs::text_options;
 use crate::outbound::Outbound;
 use crate::store::{JobOptions, NewTranscript, Source, Store, UploadStatus};
 use crate::visible;
-
-/// The most vocabulary hints, and the length of each.
-const MAX_KEYTERMS: usize = 1000;
-const MAX_KEYTERM_CHARS: usize = 100;
 
 /// The longest title.
 const MAX_TITLE_CHARS: usize = 500;
@@ -29,10 +26,6 @@ pub const MAX_URL_CHARS: usize = 4096;
 
 /// No language code is longer.
 const MAX_CODE_CHARS: usize = 35;
-
-/// More policies than there are labels are a mistake; no label is longer.
-const MAX_POLICIES: usize = 100;
-const MAX_POLICY_CHARS: usize = 50;
 
 /// Validates a request: first its fields, then the resources that it names.
 ///
@@ -51,11 +44,7 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         auto_chapters: fields.flag("auto_chapters")?,
         summarization: fields.flag("summarization")?,
         summary_type: fields.string("summary_type")?,
-        pii_redaction: fields.flag("pii_redaction")?,
-        pii_policies: policies(&mut fields)?,
-        pii_substitution: fields.string("pii_substitution")?,
         redact_audio: fields.string("redact_audio")?,
-        profanity_filter: fields.flag("profanity_filter")?,
         entity_detection: fields.flag("entity_detection")?,
         sentiment_analysis: fields.flag("sentiment_analysis")?,
         content_moderation: fields.flag("content_moderation")?,
@@ -63,11 +52,8 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         translate: fields.flag("translate")?,
         format_numbers: fields.optional_flag("format_numbers")?,
         language_codes: fields.strings("language_codes", 100, MAX_CODE_CHARS)?,
-        keyterms_prompt: fields.strings("keyterms_prompt", MAX_KEYTERMS, MAX_KEYTERM_CHARS)?,
+        ..text_options(&mut fields)?
     };
-    if let Some(name) = options.pii_substitution.as_deref().filter(|name| Substitution::named(name).is_none()) {
-        return Err(ApiError::validation(format!("`pii_substitution` must be entity_name or hash, not {name:?}.")));
-    }
     if let Some(name) = options.redact_audio.as_deref().filter(|name| Cover::named(name).is_none()) {
         return Err(ApiError::validation(format!("`redact_audio` must be beep or silence, not {name:?}.")));
     }
@@ -175,22 +161,6 @@ fn check_languages(catalog: &Catalog, model: &str, code: Option<&str>, codes: &[
         choice.check_language(code).map_err(|error| unsupported("language_codes", &error))?;
     }
     Ok(())
-}
-
-/// The labels that redaction hides, if the request names any.
-fn policies(fields: &mut Fields) -> Result<Option<Vec<String>>> {
-    let Some(names) = fields.strings("pii_policies", MAX_POLICIES, MAX_POLICY_CHARS)? else { return Ok(None) };
-    if names.is_empty() {
-        return Err(ApiError::validation("`pii_policies` is empty: leave it out to hide all, or name some."));
-    }
-    let labels = names.iter().map(|name| {
-        let label = Label::named(&name.to_uppercase()).map(|label| label.name().to_owned());
-        label.ok_or_else(|| {
-            let known: Vec<&str> = Label::ALL.iter().map(|label| label.name()).collect();
-            ApiError::validation(format!("`pii_policies` has {name:?}; it may have {}.", known.join(", ")))
-        })
-    });
-    labels.collect::<Result<_>>().map(Some)
 }
 
 /// Checks that redaction can be done in the languages that a request names. Of a language that is found later the job tells.

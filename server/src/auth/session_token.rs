@@ -4,7 +4,7 @@ use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::Sha256;
 
 use crate::ids::{AccountId, KeyId};
@@ -78,6 +78,9 @@ pub struct SessionClaims {
     /// None leaves it to the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format_numbers: Option<bool>,
+    /// The words to expect and those to hide, by the names of the API.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub options: Map<String, Value>,
     /// End of validity, ms since 1970.
     pub expires_at: i64,
 }
@@ -168,6 +171,7 @@ mod tests {
             language_code: Some("en_us".into()),
             medical_mode: false,
             format_numbers: Some(false),
+            options: Map::new(),
             expires_at: 1_000,
         };
         let token = claims.sign("a");

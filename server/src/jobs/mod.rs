@@ -25,6 +25,7 @@ use crate::speakers::Profiles;
 use crate::storage::Storage;
 use crate::store::{Job, JobQuery, Result, SourceKind, Store};
 pub use audio_source::{FetchError, fetch};
+pub use passes::{passes, text_options};
 use queue::{Queue, Start};
 
 /// Delay after a failed query.

@@ -1,12 +1,59 @@
-//! The analysis that a job's options ask for.
+//! The analysis that the options of a job or a live session ask for.
 
 use auricle_engine::analysis::summary::SummaryForm;
 use auricle_engine::analysis::{Label, Passes, Redaction, Substitution};
 use auricle_engine::audio::Cover;
 
+use crate::http::body::Fields;
+use crate::http::response::{ApiError, Result as ApiResult};
 use crate::store::JobOptions;
 
-/// The passes of a job's options.
+/// The most vocabulary hints, and the length of each.
+const MAX_KEYTERMS: usize = 1000;
+const MAX_KEYTERM_CHARS: usize = 100;
+
+/// More policies than there are labels are a mistake; no label is longer.
+const MAX_POLICIES: usize = 100;
+const MAX_POLICY_CHARS: usize = 50;
+
+/// Reads the options of a request that change the text itself: the words to expect, and those to hide.
+///
+/// # Errors
+/// 422 for a wrong value.
+pub fn text_options(fields: &mut Fields) -> ApiResult<JobOptions> {
+    let options = JobOptions {
+        pii_redaction: fields.flag("pii_redaction")?,
+        pii_policies: policies(fields)?,
+        pii_substitution: fields.string("pii_substitution")?,
+        profanity_filter: fields.flag("profanity_filter")?,
+        keyterms_prompt: fields.strings("keyterms_prompt", MAX_KEYTERMS, MAX_KEYTERM_CHARS)?,
+        ..JobOptions::default()
+    };
+    match options.pii_substitution.as_deref().filter(|name| Substitution::named(name).is_none()) {
+        Some(name) => {
+            Err(ApiError::validation(format!("`pii_substitution` must be entity_name or hash, not {name:?}.")))
+        }
+        None => Ok(options),
+    }
+}
+
+/// The labels that redaction hides, if the request names any.
+fn policies(fields: &mut Fields) -> ApiResult<Option<Vec<String>>> {
+    let Some(names) = fields.strings("pii_policies", MAX_POLICIES, MAX_POLICY_CHARS)? else { return Ok(None) };
+    if names.is_empty() {
+        return Err(ApiError::validation("`pii_policies` is empty: leave it out to hide all, or name some."));
+    }
+    let labels = names.iter().map(|name| {
+        let label = Label::named(&name.to_uppercase()).map(|label| label.name().to_owned());
+        label.ok_or_else(|| {
+            let known: Vec<&str> = Label::ALL.iter().map(|label| label.name()).collect();
+            ApiError::validation(format!("`pii_policies` has {name:?}; it may have {}.", known.join(", ")))
+        })
+    });
+    labels.collect::<ApiResult<_>>().map(Some)
+}
+
+/// The passes that options ask for.
 ///
 /// # Errors
 /// The option that has an unknown value: a job must not leave out what was asked for.

@@ -1,6 +1,6 @@
 //! Live sessions over WebSockets: tokens, frames, sessions.
 //!
-//! `realtime` transcribes, with `session` and `frames`; `agent` talks. Both, and `/v1/realtime`, open their sockets by `upgrade` and meter
+//! `realtime` transcribes, with `session`, `frames` and `screen`, which hides words; `agent` talks. Both, and `/v1/realtime`, open their sockets by `upgrade` and meter
 //! them by `metered`; audio in base64 is coded by `codec`.
 
 pub mod agent;
@@ -8,6 +8,7 @@ pub mod codec;
 pub mod frames;
 pub mod metered;
 pub mod realtime;
+mod screen;
 mod session;
 mod session_threads;
 pub mod socket;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use auricle_engine::{EndpointingRules, Error, SAMPLE_RATES};
 use hyper::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::LiveState;
 use super::frames::ServerFrame;
+use super::screen::{Screen, check_language as check_hiding};
 use super::session::{self, OpenSession};
 use super::socket::{MessageLimits, Socket};
 use super::upgrade::{Query, upgrade};
@@ -19,12 +20,20 @@ use crate::context::RequestContext;
 use crate::http::body::{self, Fields, MAX_JSON_BYTES};
 use crate::http::query;
 use crate::http::response::{ApiError, Response, Result, json};
+use crate::jobs::text_options;
 use crate::languages;
+use crate::store::JobOptions;
 
 /// The path of the WebSocket.
 pub const PATH: &str = "/v2/realtime/ws";
 
 const DEFAULT_SAMPLE_RATE: u32 = 16_000;
+
+/// The longest token: it is part of an address.
+const MAX_TOKEN_BYTES: usize = 12 << 10;
+
+/// The options of a token that a query may set where the token leaves them open.
+const OPTIONS: [&str; 5] = ["keyterms_prompt", "pii_redaction", "pii_policies", "pii_substitution", "profanity_filter"];
 
 const UNSUPPORTED: &str = "Unsupported realtime language.";
 const UNAVAILABLE: &str = "Realtime transcription is unavailable.";
@@ -42,6 +51,7 @@ pub async fn create_token(state: Arc<LiveState>, request: RequestContext) -> Res
     let language_code = fields.string("language_code")?;
     let medical_mode = fields.flag("medical_mode")?;
     let format_numbers = fields.optional_flag("format_numbers")?;
+    let options = text_options(&mut fields)?;
     let expires_in = fields.integer("expires_in", 60..=3600)?.unwrap_or(900);
     let estimated_duration_sec = fields.integer("estimated_duration_sec", 0..=i64::MAX)?;
 
@@ -54,6 +64,7 @@ pub async fn create_token(state: Arc<LiveState>, request: RequestContext) -> Res
         check_language(&state, &model, code)
             .map_err(|reason| ApiError::validation(format!("{UNSUPPORTED} `language_code`: {reason}.")))?;
     }
+    check_hiding(&options, language_code.as_deref())?;
     let allowance = state.store.allowance(&account.id).await?;
     let longest_ms = state.settings.max_duration.as_millis() as i64;
     let estimated_ms = estimated_duration_sec.unwrap_or_default().saturating_mul(1000);
@@ -70,10 +81,15 @@ pub async fn create_token(state: Arc<LiveState>, request: RequestContext) -> Res
         language_code,
         medical_mode,
         format_numbers,
+        options: options.fields(),
         expires_at: clock::now_ms() + expires_in * 1000,
     };
+    let token = claims.sign(&state.signing_key);
+    if token.len() > MAX_TOKEN_BYTES {
+        return Err(ApiError::validation("`keyterms_prompt` is too long for a token, which is part of an address."));
+    }
     Ok(json(&json!({
-        "token": claims.sign(&state.signing_key),
+        "token": token,
         "websocket_url": state.websocket_url(PATH).as_str(),
         "expires_at": clock::iso(claims.expires_at),
         "model": claims.payer.model,
@@ -114,6 +130,7 @@ async fn open(state: &Arc<LiveState>, socket: Socket, claims: Option<SessionClai
         tracing::debug!(code, "refused a language");
         return refuse(socket, UNSUPPORTED, 1000).await;
     }
+    let options = options(&claims, query);
     let same = |name: &str, claimed: &str| given(name).is_none_or(|value| value == claimed);
     // None for a value that is neither true nor false.
     let format_numbers = given("format_numbers").map_or(Some(claims.format_numbers.unwrap_or(true)), query::truth);
@@ -123,6 +140,7 @@ async fn open(state: &Arc<LiveState>, socket: Socket, claims: Option<SessionClai
         || format_numbers.is_none()
         || claims.format_numbers.is_some_and(|minted| Some(minted) != format_numbers)
         || language.is_some_and(|code| Some(code) != claims.language_code.as_deref())
+        || options.is_none()
     {
         return socket.close(4400, "The parameters are not those that the token was minted with.").await;
     }
@@ -134,17 +152,26 @@ async fn open(state: &Arc<LiveState>, socket: Socket, claims: Option<SessionClai
     }
     let mut turns = EndpointingRules::default().silence_ms(state.settings.turn_silence_ms);
     turns.finished_silence_ms = state.settings.turn_finished_silence_ms;
+    let asked = options.unwrap_or_default();
     let mut options = state
         .settings
         .listen_options(&claims.payer.model, claims.sample_rate)
         .medical_mode(claims.medical_mode)
         .format_numbers(format_numbers.unwrap_or(true))
+        .keyterms(asked.keyterms_prompt.iter().flatten().map(String::as_str))
         .turns(turns);
     options.language.clone_from(&claims.language_code);
     let Some(engine) = state.engine.clone() else { return refuse(socket, UNAVAILABLE, 1013).await };
+    let screen = match Screen::open(&engine, &asked, claims.language_code.as_deref()).await {
+        Ok(screen) => screen,
+        Err(error) => {
+            tracing::error!(%error, "a live session's words cannot be hidden");
+            return refuse(socket, NOT_STARTED, 1011).await;
+        }
+    };
     // The first session may have to load the model.
     match engine.listen(&options).await {
-        Ok((input, events)) => session::run(state, socket, OpenSession { claims, input, events }).await,
+        Ok((input, events)) => session::run(state, socket, OpenSession { claims, input, events, screen }).await,
         Err(Error::Busy(_)) => refuse(socket, UNAVAILABLE, 1013).await,
         Err(Error::Language(reason)) => {
             tracing::info!(reason, "refused a language");
@@ -156,6 +183,26 @@ async fn open(state: &Arc<LiveState>, socket: Socket, claims: Option<SessionClai
         }
     }
     drop(place);
+}
+
+/// The options of a session: those of its token, and those of the query that the token leaves open. None if these differ or are wrong.
+fn options(claims: &SessionClaims, given: &Query) -> Option<JobOptions> {
+    let mut all = claims.options.clone();
+    for name in OPTIONS {
+        let Some(text) = given.get(name) else { continue };
+        let value: Value = match name {
+            "pii_redaction" | "profanity_filter" => query::truth(text)?.into(),
+            "pii_substitution" => text.as_str().into(),
+            _ => serde_json::from_str(text).ok()?,
+        };
+        if all.get(name).is_some_and(|minted| *minted != value) {
+            return None;
+        }
+        all.insert(name.to_owned(), value);
+    }
+    let options = text_options(&mut Fields::of("query", all.into()).ok()?).ok()?;
+    check_hiding(&options, claims.language_code.as_deref()).ok()?;
+    Some(options)
 }
 
 /// Sends the reason for a refusal and closes the connection.

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::frames::{ClientFrame, ServerFrame, TranscriptFrame};
 use super::metered::{self, Refusal};
+use super::screen::Screen;
 use super::socket::{ClientMessage, CloseFrame, ServerMessage, Socket};
 use super::{LiveState, SessionSettings};
 use crate::auth::session_token::SessionClaims;
@@ -24,6 +25,8 @@ pub struct OpenSession {
     pub claims: SessionClaims,
     pub input: LiveInput,
     pub events: LiveEvents,
+    /// None if no words are hidden.
+    pub screen: Option<Screen>,
 }
 
 /// The end of a session once all results have been sent.
@@ -66,7 +69,7 @@ async fn relay_until_end(
     settings: &SessionSettings,
     stopping: &CancellationToken,
 ) -> Option<CloseFrame> {
-    let OpenSession { mut input, mut events, .. } = session;
+    let OpenSession { mut input, mut events, screen, .. } = session;
     let deadline = Instant::now() + settings.max_duration;
     let mut last_audio = Instant::now();
     let mut ending: Option<Ending> = None;
@@ -83,8 +86,17 @@ async fn relay_until_end(
             event = events.next() => match event {
                 Some(Ok(event)) => {
                     let began = Instant::now();
-                    if !send_transcript(socket, &event).await {
-                        return None;
+                    let shown = match &screen {
+                        None => vec![event],
+                        Some(screen) => match screen.show(event) {
+                            Ok(shown) => shown,
+                            Err(error) => return fail(socket, &error).await,
+                        },
+                    };
+                    for event in &shown {
+                        if !send_transcript(socket, event).await {
+                            return None;
+                        }
                     }
                     // While the service waits for the client, it does not read audio.
                     last_audio += began.elapsed();

@@ -42,14 +42,17 @@ impl JobOptions {
         fields.and_then(|fields| Self::deserialize(Value::Object(fields))).map_err(|error| error.to_string())
     }
 
-    /// The stored form: the fields that are not as in a request without options, so that an earlier program reads those that it knows.
+    /// The stored form: [`JobOptions::fields`], so that an earlier program reads those that it knows.
     pub fn stored(&self) -> String {
-        let mut fields = serde_json::to_value(self).unwrap_or_default();
+        Value::Object(self.fields()).to_string()
+    }
+
+    /// The fields that are not as in a request without options.
+    pub fn fields(&self) -> Map<String, Value> {
+        let Ok(Value::Object(mut fields)) = serde_json::to_value(self) else { return Map::new() };
         let without = serde_json::to_value(Self::default()).unwrap_or_default();
-        if let Some(fields) = fields.as_object_mut() {
-            fields.retain(|name, value| *value != without[name.as_str()]);
-        }
-        fields.to_string()
+        fields.retain(|name, value| *value != without[name.as_str()]);
+        fields
     }
 }
 

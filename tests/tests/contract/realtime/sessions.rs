@@ -333,3 +333,29 @@ fn a_stopping_service_finishes_its_sessions() {
     assert_eq!(frames.last(), Some(&Frame::Closed(1001)), "{frames:?}");
     assert!(service.wait().success());
 }
+
+#[test]
+fn a_session_hides_words_and_shows_none_before_the_end_of_their_turn() {
+    let service = Setup::new().starter().start();
+    let account = service.account();
+    let line = json!({
+        "model": "tts-1", "voice": "alloy", "response_format": "pcm",
+        "input": "My name is Michael Johnson, and I live in Chicago.",
+    });
+    let pcm = account.post("/v1/audio/speech", &line).body;
+    let mut live = account.mint(&json!({ "language_code": "en", "sample_rate": 24_000, "pii_redaction": true })).open();
+    live.ready();
+    live.send(&pcm, CHUNK);
+    live.stop();
+    let frames = live.rest();
+    assert_done(&frames);
+    let transcripts: Vec<_> = frames.iter().filter_map(Frame::transcript).collect();
+    assert!(transcripts.iter().all(|frame| frame.end_of_turn), "{transcripts:?}");
+    let (raw, formatted): (Vec<_>, Vec<_>) = transcripts.iter().partition(|frame| !frame.formatted);
+    let texts =
+        |frames: &[&&auricle_tests::TranscriptFrame]| frames.iter().map(|frame| frame.text.clone()).collect::<Vec<_>>();
+    assert_eq!(texts(&raw), texts(&formatted));
+    let text = texts(&formatted).join(" ");
+    assert!(text.contains("[PERSON_NAME]"), "{text}");
+    assert!(!text.contains("Michael") && !text.contains("Johnson"), "{text}");
+}

@@ -357,3 +357,39 @@ fn a_token_of_one_node_is_valid_on_another() {
     let elsewhere: Value = there.mint(&json!({})).answer;
     assert!(elsewhere["websocket_url"].as_str().unwrap().contains(two.api().trim_start_matches("http://")));
 }
+
+#[test]
+fn what_a_session_hides_is_checked_with_its_language() {
+    let account = service().account();
+    for (body, field) in [
+        (json!({ "pii_redaction": true }), "pii_redaction"),
+        (json!({ "pii_redaction": 1, "language_code": "en" }), "pii_redaction"),
+        (json!({ "pii_policies": ["SHOE_SIZE"], "language_code": "en" }), "pii_policies"),
+        (json!({ "pii_substitution": "star", "language_code": "en" }), "pii_substitution"),
+        (json!({ "profanity_filter": true }), "profanity_filter"),
+        (json!({ "keyterms_prompt": "Auricle" }), "keyterms_prompt"),
+        (json!({ "keyterms_prompt": vec!["a".repeat(100); 200] }), "keyterms_prompt"),
+    ] {
+        let message = account.ask_for_token(&body).error(422, "validation_error");
+        assert!(message.contains(field), "{message}");
+    }
+    let token = account.mint(&json!({ "language_code": "en", "pii_redaction": true, "keyterms_prompt": ["Auricle"] }));
+    assert_taken(token.open());
+    assert_taken(token.open_with(&[("pii_redaction", "True"), ("profanity_filter", "1")]));
+    assert_taken(token.open_with(&[("keyterms_prompt", "[\"Auricle\"]"), ("pii_policies", "[\"person_name\"]")]));
+    for (name, value) in [
+        ("pii_redaction", "false"),
+        ("pii_redaction", "maybe"),
+        ("profanity_filter", ""),
+        ("pii_policies", "person_name"),
+        ("pii_policies", "[\"SHOE_SIZE\"]"),
+        ("pii_substitution", "star"),
+        ("keyterms_prompt", "[\"other\"]"),
+    ] {
+        assert_refused(token.open_with(&[(name, value)]), 4400, &format!("{name}={value}"));
+    }
+    // The query may ask for what a token leaves open, in a language that the token has.
+    let open = account.mint(&json!({}));
+    assert_refused(open.open_with(&[("pii_redaction", "true")]), 4400, "no language");
+    assert_taken(open.open_with(&[("keyterms_prompt", "[\"Auricle\"]"), ("pii_redaction", "false")]));
+}
