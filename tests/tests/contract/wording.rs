@@ -67,7 +67,7 @@ fn comments_and_documents_use_technical_terms() {
 
 #[test]
 fn words_of_code_and_quotations_are_no_prose() {
-    assert_eq!(prose("rs", concat!("let told = 1; // ", "Whoever asks.")).map(vague), Some(vec!["whoever"]));
+    assert_eq!(prose("rs", concat!("let told = 1; /", "/ Whoever asks.")).map(vague), Some(vec!["whoever"]));
     assert_eq!(prose("rs", "let told = 1;"), None);
     assert_eq!(vague("The client is told, and WHAT IS LEFT is sent."), ["told", "what is left"]);
     assert!(vague("It says \"told\" or `told` where a teller or an untold sum is.").is_empty());
