@@ -12,6 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::callers::files_of;
 use super::progress::Bar;
 use super::{EngineArgs, Failure, Result, interrupt, output, runtime};
+use crate::api::uploads::is_media;
 
 /// Samples of a chunk of the speech detector, and its length.
 const CHUNK: usize = 512;
@@ -70,7 +71,8 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let files = files_of(path)?;
+    let mut files = files_of(path)?;
+    files.retain(|file| is_media(&file.to_string_lossy(), ""));
     if files.is_empty() { Err(Failure::Usage(format!("{} has no recordings", path.display()))) } else { Ok(files) }
 }
 

@@ -142,7 +142,10 @@ fn the_time_from_the_end_of_a_turn_to_its_text_is_measured() {
     assert_eq!((turns, without_text), ("2", "0"));
     let times = [median, p95, longest].map(|time| time.parse::<u64>().unwrap());
     assert!(times.is_sorted() && times[2] < 30_000, "{times:?}");
-    let empty = tempfile::tempdir().unwrap();
-    let run = measured(empty.path().to_str().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("references.tsv"), "jfk.flac\tAnd so").unwrap();
+    let run = measured(folder.path().to_str().unwrap());
     assert!(run.status == Some(2) && run.stderr.contains("has no recordings"), "{}", run.stderr);
+    std::fs::copy(speech(), folder.path().join("jfk.flac")).unwrap();
+    assert_eq!(measured(folder.path().to_str().unwrap()).status, Some(0));
 }
