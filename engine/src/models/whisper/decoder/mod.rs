@@ -36,7 +36,7 @@ pub enum DecoderState {
 /// The audio of a window, from which its decoding can begin as often as it has to.
 pub enum WindowAudio {
     /// Encoder frames `[1, frames, size]`.
-    Frames(Tensor<3>),
+    Frames(Box<Tensor<3>>),
     /// On the CPU: the state before the first token. All decodings of the window share its keys and values.
     Started(cpu::DecoderState),
 }
@@ -190,9 +190,9 @@ impl DecoderState {
     /// The audio of each row of the state before the first token, whose `frames` are `[rows, frames, size]`.
     pub fn audio(&self, frames: &Tensor<3>) -> Vec<WindowAudio> {
         match self {
-            Self::Gpu(_) => {
-                (0..frames.dims()[0]).map(|row| WindowAudio::Frames(frames.clone().narrow(0, row, 1))).collect()
-            }
+            Self::Gpu(_) => (0..frames.dims()[0])
+                .map(|row| WindowAudio::Frames(Box::new(frames.clone().narrow(0, row, 1))))
+                .collect(),
             Self::Cpu(state) => state.rows().map(WindowAudio::Started).collect(),
         }
     }

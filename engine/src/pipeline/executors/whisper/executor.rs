@@ -200,7 +200,7 @@ impl WhisperExecutor {
             windows.push(ActiveWindow {
                 slot: *index,
                 number: *number,
-                audio: WindowAudio::Frames(frames),
+                audio: WindowAudio::Frames(Box::new(frames)),
                 options,
                 known_language,
                 speech_ms: input.speech_ms,
@@ -453,7 +453,7 @@ mod tests {
         let begun = executor.models.get_mut(0).unwrap();
         let window = begun.windows.values().next().unwrap();
         let frames = Tensor::full(model.encode(&[&sound]).unwrap().dims(), f32::NAN, &Device::flex());
-        let audio = WindowAudio::Frames(frames.clone());
+        let audio = WindowAudio::Frames(Box::new(frames.clone()));
         let window = ActiveWindow { slot: 1, audio, options: window.options.clone(), ..*window };
         let outcomes = begun.add(vec![frames], vec![window]).unwrap();
         assert!(matches!(outcomes.as_slice(), [(ActiveWindow { slot: 1, .. }, Err(Error::Device { .. }))]));

@@ -246,7 +246,7 @@ mod tests {
             let window = ActiveWindow {
                 slot: 0,
                 number: 0,
-                audio: WindowAudio::Frames(frames),
+                audio: WindowAudio::Frames(Box::new(frames)),
                 options,
                 known_language,
                 speech_ms,
