@@ -72,7 +72,7 @@ pub struct Asked {
     /// All of the result but the answer.
     pub result: Value,
     pub answer: BoxFuture<'static, Result<String>>,
-    /// What a model writes, as it comes.
+    /// The pieces of a model's answer, as they come.
     pub drafts: UnboundedReceiver<String>,
 }
 

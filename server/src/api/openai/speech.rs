@@ -92,7 +92,7 @@ pub async fn speak(state: &SpeechState, account: &AccountId, fields: Fields) -> 
 /// The speech of a text as it is made: samples, -1 to 1, at [`SPEECH_RATE`].
 ///
 /// # Errors
-/// What fails before the first sound: 422 for a text or a voice that cannot be, 429 and 503 where there is no room, and no voice.
+/// Those before the first sound: 422 for a text or a voice that is not served, 429 without a place, 503 without a voice.
 pub async fn spoken(
     state: &SpeechState,
     account: &AccountId,

@@ -1,14 +1,15 @@
 //! Uploads and transcripts.
 
-use std::future::Future;
 use std::sync::Arc;
 
-use auricle_engine::{segments, subtitles::SubtitleOptions};
+use auricle_engine::Word;
+use auricle_engine::segments::{self, Segment};
+use auricle_engine::subtitles::SubtitleOptions;
 use http_body_util::BodyExt as _;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use serde_json::{Value, json};
 
-use super::{answer, refused, request};
+use super::{answer, request};
 use crate::api::TranscriptsState;
 use crate::api::create::validate;
 use crate::api::form::store;
@@ -27,69 +28,50 @@ const JSON: &str = "application/json";
 const MAX_PAGE: i64 = 200;
 const DEFAULT_PAGE: i64 = 10;
 
-async fn in_its_shape(answered: impl Future<Output = Result<Response>>) -> Result<Response> {
-    answered.await.or_else(|error| Ok(refused(&error)))
-}
-
 /// `POST /v2/upload`
 pub async fn upload(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
-    in_its_shape(async {
-        let account = request.account()?.id.clone();
-        let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
-        let length = header(CONTENT_LENGTH).and_then(|length| length.parse::<i64>().ok());
-        // Clients send no name and hardly a type; the file is decoded by its content.
-        let sent = header(CONTENT_TYPE).filter(|sent| sent.starts_with("audio/") || sent.starts_with("video/"));
-        let content_type = sent.unwrap_or("audio/unknown").chars().take(255).collect();
-        let upload = new_upload(&state.uploads, account, "audio".into(), content_type, length).await?;
-        let file = store(&state.uploads, upload, None, request.into_body().into_data_stream()).await?;
-        let url = request::upload_url(&state.public_url, file.upload.id.as_str());
-        file.keep();
-        Ok(json_response(&json!({ "upload_url": url })))
-    })
-    .await
+    let account = request.account()?.id.clone();
+    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let length = header(CONTENT_LENGTH).and_then(|length| length.parse::<i64>().ok());
+    // Clients send no name and hardly a type; the file is decoded by its content.
+    let sent = header(CONTENT_TYPE).filter(|sent| sent.starts_with("audio/") || sent.starts_with("video/"));
+    let content_type = sent.unwrap_or("audio/unknown").chars().take(255).collect();
+    let upload = new_upload(&state.uploads, account, "audio".into(), content_type, length).await?;
+    let file = store(&state.uploads, upload, None, request.into_body().into_data_stream()).await?;
+    let url = request::upload_url(&state.public_url, file.upload.id.as_str());
+    file.keep();
+    Ok(json_response(&json!({ "upload_url": url })))
 }
 
 /// `POST /v2/transcript`
 pub async fn create(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
-    in_its_shape(async {
-        let account = request.account()?.id.clone();
-        let headers = request.headers().clone();
-        let bytes = body::read(request.into_request(), MAX_JSON_BYTES).await?;
-        let options = request::options(&state.public_url, &mut Fields::parse(&headers, &bytes)?)?;
-        let fields = Fields::of("body", Value::Object(options))?;
-        let new = validate(&state, &account, fields).await.map_err(request::in_their_names)?;
-        let id = start(&state, &new).await?;
-        let transcript = state.store.transcript(&account, &id).await?.ok_or_else(unknown)?;
-        Ok(json_text(
-            answer::transcript(&transcript, None, &state.public_url).map_err(|error| ApiError::internal(&error))?,
-        ))
-    })
-    .await
+    let account = request.account()?.id.clone();
+    let headers = request.headers().clone();
+    let bytes = body::read(request.into_request(), MAX_JSON_BYTES).await?;
+    let options = request::options(&state.public_url, &mut Fields::parse(&headers, &bytes)?)?;
+    let fields = Fields::of("body", Value::Object(options))?;
+    let new = validate(&state, &account, fields).await.map_err(request::in_their_names)?;
+    let id = start(&state, &new).await?;
+    let transcript = state.store.transcript(&account, &id).await?.ok_or_else(unknown)?;
+    Ok(json_text(answer::transcript(&transcript, None, &state.public_url).map_err(|error| ApiError::internal(&error))?))
 }
 
 /// `GET /v2/transcript/{transcript_id}`
 pub async fn get(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
-    in_its_shape(async {
-        let transcript = find(&state, &request).await?;
-        let public_url = state.public_url.clone();
-        if transcript.status != Status::Completed {
-            let body = answer::transcript(&transcript, None, &public_url);
-            return Ok(json_text(body.map_err(|error| ApiError::internal(&error))?));
-        }
-        document(&state, &request, transcript, JSON, move |transcript, words| {
-            answer::transcript(transcript, Some(&words), &public_url)
-        })
-        .await
+    let transcript = find(&state, &request).await?;
+    let public_url = state.public_url.clone();
+    if transcript.status != Status::Completed {
+        let body = answer::transcript(&transcript, None, &public_url);
+        return Ok(json_text(body.map_err(|error| ApiError::internal(&error))?));
+    }
+    document(&state, &request, transcript, JSON, move |transcript, words| {
+        answer::transcript(transcript, Some(&words), &public_url)
     })
     .await
 }
 
 /// `GET /v2/transcript`
 pub async fn list(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
-    in_its_shape(listed(state, request)).await
-}
-
-async fn listed(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let account = request.account()?.id.clone();
     let limit = request.query_integer("limit", 1..=MAX_PAGE)?.unwrap_or(DEFAULT_PAGE);
     if request.query_flag("throttled_only")? == Some(true) {
@@ -139,53 +121,49 @@ async fn border(state: &TranscriptsState, request: &RequestContext, name: &str) 
 
 /// `DELETE /v2/transcript/{transcript_id}`: answers with the transcript, without its content.
 pub async fn delete(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
-    in_its_shape(async {
-        let transcript = find(&state, &request).await?;
-        let body = answer::transcript(&transcript, None, &state.public_url);
-        let body = body.map_err(|error| ApiError::internal(&error))?;
-        transcripts::delete(state, request).await?;
-        Ok(json_text(body))
-    })
-    .await
+    let transcript = find(&state, &request).await?;
+    let body = answer::transcript(&transcript, None, &state.public_url);
+    let body = body.map_err(|error| ApiError::internal(&error))?;
+    transcripts::delete(state, request).await?;
+    Ok(json_text(body))
 }
 
 /// `GET /v2/transcript/{transcript_id}/sentences`
 pub async fn sentences(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
-    in_its_shape(async {
-        let transcript = transcripts::completed(&state, &request).await?;
-        document(&state, &request, transcript, JSON, |transcript, words| {
-            answer::segmented("sentences", transcript, &segments::sentences(&words))
-        })
-        .await
-    })
-    .await
+    segmented(state, request, "sentences", segments::sentences).await
 }
 
 /// `GET /v2/transcript/{transcript_id}/paragraphs`
 pub async fn paragraphs(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
-    in_its_shape(async {
-        let transcript = transcripts::completed(&state, &request).await?;
-        document(&state, &request, transcript, JSON, |transcript, words| {
-            answer::segmented("paragraphs", transcript, &segments::paragraphs(&words))
-        })
-        .await
+    segmented(state, request, "paragraphs", segments::paragraphs).await
+}
+
+async fn segmented(
+    state: Arc<TranscriptsState>,
+    request: RequestContext,
+    name: &'static str,
+    cut: fn(&[Word]) -> Vec<Segment<'_>>,
+) -> Result<Response> {
+    let transcript = transcripts::completed(&state, &request).await?;
+    document(&state, &request, transcript, JSON, move |transcript, words| {
+        answer::segmented(name, transcript, &cut(&words))
     })
     .await
 }
 
 /// `GET /v2/transcript/{transcript_id}/word-search`
 pub async fn word_search(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
-    in_its_shape(transcripts::word_search(state, request)).await
+    transcripts::word_search(state, request).await
 }
 
 /// `GET /v2/transcript/{transcript_id}/srt`
 pub async fn srt(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
-    in_its_shape(subtitles(state, request, SubtitleFormat::Srt)).await
+    subtitles(state, request, SubtitleFormat::Srt).await
 }
 
 /// `GET /v2/transcript/{transcript_id}/vtt`
 pub async fn vtt(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
-    in_its_shape(subtitles(state, request, SubtitleFormat::Vtt)).await
+    subtitles(state, request, SubtitleFormat::Vtt).await
 }
 
 async fn subtitles(state: Arc<TranscriptsState>, request: RequestContext, format: SubtitleFormat) -> Result<Response> {

@@ -221,7 +221,7 @@ impl AttentionHead {
                 return Err(not_finite());
             }
             let best = argmax(scores) as u32;
-            // Whether the text ends is decided without keyterms, so that they never lengthen it.
+            // Keyterms never lengthen a text: its end is decided without them.
             let token = match keyterms[row.number] {
                 Some(keyterms) if best != self.end => keyterms.choose(scores, self.end, &mut row.bias),
                 _ => best,

@@ -126,7 +126,7 @@ pub enum ClientFrame {
 
 impl ClientFrame {
     /// # Errors
-    /// What is wrong with the frame.
+    /// A reason, for a frame that is not well formed.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut value: Value = serde_json::from_str(text)
             .map_err(|error| format!("A text frame must be JSON, and audio is sent in binary frames: {error}."))?;

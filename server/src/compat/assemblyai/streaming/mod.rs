@@ -17,7 +17,6 @@ use serde_json::json;
 use self::frames::{ServerFrame, code};
 use self::session::Session;
 use self::settings::Settings;
-use super::refused;
 use crate::auth::require_credit;
 use crate::auth::session_token::{Claims as _, Payer, StreamClaims};
 use crate::clock;
@@ -36,10 +35,6 @@ const SESSIONS_S: std::ops::RangeInclusive<i64> = 60..=10_800;
 
 /// `GET /v3/token`
 pub async fn create_token(state: Arc<LiveState>, request: RequestContext) -> Result<Response> {
-    token(&state, &request).await.or_else(|error| Ok(refused(&error)))
-}
-
-async fn token(state: &LiveState, request: &RequestContext) -> Result<Response> {
     let account = request.account()?;
     let expires_in = request
         .query_integer("expires_in_seconds", TOKEN_LIFETIMES_S)?
@@ -63,10 +58,9 @@ async fn token(state: &LiveState, request: &RequestContext) -> Result<Response> 
 pub async fn connect(state: Arc<LiveState>, mut request: RequestContext) -> Result<Response> {
     let claims = request.stream_claims();
     let connections = state.connections.clone();
-    let upgraded = upgrade(request.into_request(), &connections, MessageLimits::SHORT, |socket, query| async move {
+    upgrade(request.into_request(), &connections, MessageLimits::SHORT, |socket, query| async move {
         open(&state, socket, claims, query).await;
-    });
-    upgraded.or_else(|error| Ok(refused(&error)))
+    })
 }
 
 /// Opens a session and runs it, or reports the reason for the refusal.

@@ -364,7 +364,7 @@ impl Session {
                 Ok(())
             }
             LiveEvent::Final(caption) => {
-                // Where nothing was judged, silence has ended the turn.
+                // Silence has ended a turn that was not judged.
                 let confidence = self.confidence.unwrap_or(1.0);
                 let turn = Turn::new(&caption, Stage::Final, self.turns, confidence, from_ms);
                 self.turns += 1;

@@ -39,7 +39,7 @@ pub struct Settings {
 
 impl Settings {
     /// # Errors
-    /// What is wrong with the query.
+    /// 400 and 422, with the name of the parameter.
     pub fn of_query(fields: &mut Fields, state: &LiveState) -> Result<Self> {
         let (model, is_multilingual) = match fields.string("speech_model")?.as_deref() {
             None => ("svc-realtime-pro", false),
