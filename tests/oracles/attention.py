@@ -1,6 +1,5 @@
 """Tiny checkpoints of Cohere Transcribe and Canary with random weights, and beside each the outputs of the loaded class, stage by stage."""
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from checkpoints import LETTERS, WORDS, centre
+from checkpoints import LETTERS, WORDS, centre, random_value
 from models import dumps
 from speech import RATE, padded, readable, utterances
 
@@ -100,26 +99,8 @@ def draw_weights(module: torch.nn.Module, checkpoint: Checkpoint) -> None:
             continue
         if key == "proj_out.weight" and checkpoint.name == "canary":
             continue
-        noise = torch.randn(tensor.shape, generator=generator)
-        if key.endswith("running_var"):
-            value = torch.exp(0.4 * noise)
-        elif key.endswith("running_mean"):
-            value = 0.3 * noise
-        elif "norm" in key:
-            value = 0.2 * noise + (1.0 if key.endswith("weight") else 0.0)
-        elif key.endswith(("bias_u", "bias_v")):
-            value = 0.5 * noise
-        elif "bias" in key:
-            value = 0.2 * noise
-        elif "emb" in key:
-            value = noise
-        else:
-            value = noise / tensor[0].numel() ** 0.5
-        for pattern, gain in checkpoint.gains.items():
-            if re.search(pattern, key):
-                value = value * gain
-        tensor.copy_(value)
-    # Where the projection is the embeddings a token would call itself: half the last norm's weights are negative.
+        tensor.copy_(random_value(key, tensor, generator, checkpoint.gains, "emb"))
+    # A token would call itself where the projection is the embeddings: half the last norm's weights are negative.
     norm = module.model.decoder.norm.weight
     norm *= 1.0 - 2.0 * (torch.arange(len(norm)) % 2)
     if checkpoint.name == "canary":

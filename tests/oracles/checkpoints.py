@@ -115,6 +115,31 @@ def model(checkpoint: Checkpoint):
     return result.to(checkpoint.dtype)
 
 
+def random_value(
+    key: str, tensor: torch.Tensor, generator: torch.Generator, gains: dict[str, float], embedding: str = "embedding"
+) -> torch.Tensor:
+    """A value for the tensor of this name; `embedding` is a part of the names of embeddings."""
+    noise = torch.randn(tensor.shape, generator=generator)
+    if key.endswith("running_var"):
+        value = torch.exp(0.4 * noise)
+    elif key.endswith("running_mean"):
+        value = 0.3 * noise
+    elif "norm" in key:
+        value = 0.2 * noise + (1.0 if key.endswith("weight") else 0.0)
+    elif key.endswith(("bias_u", "bias_v")):
+        value = 0.5 * noise
+    elif "bias" in key:
+        value = 0.2 * noise
+    elif embedding in key:
+        value = noise
+    else:
+        value = noise / tensor[0].numel() ** 0.5
+    for pattern, gain in gains.items():
+        if re.search(pattern, key):
+            value = value * gain
+    return value
+
+
 def draw_weights(module: torch.nn.Module, checkpoint: Checkpoint, blank: int) -> None:
     """No tensor keeps a value that would hide a mistake: no zero bias, no unit scale, no neutral running statistic."""
     generator = torch.Generator().manual_seed(checkpoint.seed)
@@ -122,24 +147,7 @@ def draw_weights(module: torch.nn.Module, checkpoint: Checkpoint, blank: int) ->
         if key.endswith("num_batches_tracked"):
             tensor.fill_(100)
             continue
-        noise = torch.randn(tensor.shape, generator=generator)
-        if key.endswith("running_var"):
-            value = torch.exp(0.4 * noise)
-        elif key.endswith("running_mean"):
-            value = 0.3 * noise
-        elif "norm" in key:
-            value = 0.2 * noise + (1.0 if key.endswith("weight") else 0.0)
-        elif key.endswith(("bias_u", "bias_v")):
-            value = 0.5 * noise
-        elif "bias" in key:
-            value = 0.2 * noise
-        elif "embedding" in key:
-            value = noise
-        else:
-            value = noise / tensor[0].numel() ** 0.5
-        for pattern, gain in checkpoint.gains.items():
-            if re.search(pattern, key):
-                value = value * gain
+        value = random_value(key, tensor, generator, checkpoint.gains)
         if key in ("joint.head.bias", "ctc_head.bias"):
             value[blank] += checkpoint.blank_bias
         tensor.copy_(value)
