@@ -10,7 +10,7 @@ use super::{Token, argmax};
 use crate::error::Result;
 
 /// State of the greedy search of a batch of streams.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct GreedyState<P> {
     prediction: P,
     rows: Vec<Utterance>,

@@ -35,7 +35,7 @@ pub struct Beam<'a> {
 }
 
 /// State of the beam search of one stream.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BeamState<P> {
     /// Prefixes, the best first.
     prefixes: Vec<Prefix>,
@@ -51,7 +51,7 @@ pub struct BeamState<P> {
 }
 
 /// Open tokens of all prefixes, as linked lists: each with the place of the token before it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Trail {
     links: Vec<(Token, Option<usize>)>,
 }

@@ -68,6 +68,7 @@ pub struct Stream {
 }
 
 /// State of the search over a batch of streams.
+#[derive(Clone)]
 pub struct SearchState {
     transducer: GreedyState<Prediction>,
     /// Beam of each row, after its first step with beam search.
@@ -334,6 +335,11 @@ impl FastConformer {
         Ok(Stream { encoder: self.encoder.start(rows, look_ahead, &self.device), searching, language })
     }
 
+    /// Begins the encoder of a stream of one row again, without the context of earlier chunks. The search goes on.
+    pub fn restart_encoder(&self, stream: &mut Stream, look_ahead: usize) {
+        stream.encoder = self.encoder.start(1, look_ahead, &self.device);
+    }
+
     /// The initial search state of `rows` streams.
     ///
     /// # Errors
@@ -405,7 +411,7 @@ impl FastConformer {
     }
 
     /// Beam search over the output of [`Self::encode`] for several streams of one row each: returns the new tokens that
-    /// are certain. On a CPU its threads share the streams.
+    /// are certain. On a CPU its threads share the streams. After an error each search is as it was.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
@@ -418,8 +424,8 @@ impl FastConformer {
         let Encoded { input, lengths, .. } = encoded;
         let (head, total) = (self.transducer_head()?, input.dims()[1]);
         let frames = head.transducer.frames(input.clone())?;
-        let mut rows: Vec<_> = streams.iter_mut().map(|stream| (&mut stream.searching, Ok(Vec::new()))).collect();
-        let search = |row: usize, (searching, tokens): &mut (&mut SearchState, Result<Vec<Token>>)| {
+        let mut rows: Vec<_> = streams.iter().map(|stream| (stream.searching.clone(), Ok(Vec::new()))).collect();
+        let search = |row: usize, (searching, tokens): &mut (SearchState, Result<Vec<Token>>)| {
             let frames = (&frames, row * total..row * total + lengths[row]);
             *tokens = head.search_beam(searching, 0, frames, beams[row]);
         };
@@ -429,7 +435,10 @@ impl FastConformer {
         } else {
             ThreadPool::SINGLE_THREADED.for_each_item(&mut rows, search);
         }
-        rows.into_iter().map(|(_, tokens)| tokens).collect()
+        let (searches, tokens): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        let tokens = tokens.into_iter().collect::<Result<_>>()?;
+        streams.iter_mut().zip(searches).for_each(|(stream, searching)| stream.searching = searching);
+        Ok(tokens)
     }
 
     /// Continues a search over the next frames: the new tokens of each row. The searches of all rows are greedy, or all

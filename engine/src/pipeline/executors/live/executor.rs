@@ -35,6 +35,8 @@ fn most_streams(on_cpu: bool, frames: usize) -> usize {
 pub struct LiveExecutor {
     slots: SlotTable<LiveSlot>,
     groups: BatchGroups,
+    /// Inputs of the encoder step that runs, in the order of its slots: `undo` gives them back after a failure.
+    inputs: Vec<EncoderInput>,
 }
 
 /// Next step of a slot. Slots with equal keys share a step.
@@ -88,11 +90,12 @@ impl LiveExecutor {
         };
         let config = &model.config().encoder;
         let rows = chunks * (look_ahead + 1) * config.subsampling_factor;
-        let mut inputs: Vec<EncoderInput> = Vec::with_capacity(slots.len());
+        self.inputs.clear();
         for slot in slots {
             let input = self.slots.get_mut(*slot)?.take_encoder_input(rows);
-            inputs.push(input.ok_or_else(|| Error::internal("an encoder step without a turn"))?);
+            self.inputs.push(input.ok_or_else(|| Error::internal("an encoder step without a turn"))?);
         }
+        let inputs = &mut self.inputs;
         let mel: Vec<f32> = inputs.iter_mut().flat_map(|input| std::mem::take(&mut input.mel)).collect();
         let valid: Vec<_> = inputs.iter().map(|input| input.valid.clone()).collect();
         let shape = [slots.len(), rows, config.num_mel_bins];
@@ -113,8 +116,8 @@ impl LiveExecutor {
         };
         slots
             .iter()
-            .zip(inputs.into_iter().zip(tokens))
-            .map(|(slot, (input, tokens))| Ok(Some(self.slots.get_mut(*slot)?.encoded(input.stream, tokens))))
+            .zip(std::mem::take(inputs).into_iter().zip(tokens))
+            .map(|(slot, (input, tokens))| Ok(Some(self.slots.get_mut(*slot)?.encoded(input, tokens))))
             .collect()
     }
 
@@ -122,20 +125,20 @@ impl LiveExecutor {
         let mut questions = Vec::with_capacity(slots.len());
         let mut network = None;
         for slot in slots {
-            let Some(judge) = &mut self.slots.get_mut(*slot)?.judge else { continue };
-            questions.extend(judge.next_question().map(|question| (*slot, question)));
+            let Some(judge) = self.slots.find(*slot).and_then(|slot| slot.judge.as_ref()) else { continue };
+            questions.extend(judge.next_question().map(|question| (*slot, question.window.as_slice())));
             // An engine has one.
             network = Some(judge.network.clone());
         }
         let network = network.ok_or_else(|| Error::internal("a question without a turn detector"))?;
-        let windows: Vec<&[f32]> = questions.iter().map(|(_, question)| question.window.as_slice()).collect();
+        let (asked, windows): (Vec<usize>, Vec<&[f32]>) = questions.into_iter().unzip();
         let probabilities = network.probabilities(&windows)?;
-        let mut answers = questions.iter().zip(probabilities).peekable();
+        let mut answers = asked.iter().zip(probabilities).peekable();
         slots
             .iter()
             .map(|slot| {
-                let answer = answers.next_if(|((asked, _), _)| asked == slot);
-                answer.map(|((_, question), p)| self.slots.get_mut(*slot)?.judged(question.asker, p)).transpose()
+                let Some((_, p)) = answers.next_if(|(asked, _)| *asked == slot) else { return Ok(None) };
+                self.slots.get_mut(*slot)?.judged(p).map(Some)
             })
             .collect()
     }
@@ -248,6 +251,22 @@ impl BatchExecutor for LiveExecutor {
         }
         Ok(outputs)
     }
+
+    fn undo(&mut self, key: LiveBatchKey, slots: &[usize]) -> bool {
+        match key {
+            LiveBatchKey::Encode { .. } if self.inputs.len() == slots.len() => {
+                for (slot, input) in slots.iter().zip(std::mem::take(&mut self.inputs)) {
+                    if let Some(slot) = self.slots.find_mut(*slot) {
+                        slot.restart(input);
+                    }
+                }
+                true
+            }
+            // A question waits until it has its answer.
+            LiveBatchKey::Judge => true,
+            _ => false,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -265,6 +284,65 @@ mod tests {
     use crate::pipeline::executors::live::backlog::BacklogReporter;
     use crate::vad::endpointer::EndpointingRules;
     use crate::vad::stream::VadStream;
+
+    fn request(model: &Arc<FastConformer>, has_detector: bool) -> LiveRequest {
+        LiveRequest {
+            group: Some(BatchGroup { model: model.clone(), look_ahead: 6, language: 0 }),
+            second_pass: None,
+            endpointing: EndpointingRules::default(),
+            has_detector,
+            turn_detector: None,
+            keyterms: None,
+            fusion: None,
+            beam: 1,
+            backlog: BacklogReporter::new(Arc::default()),
+        }
+    }
+
+    /// The tokens of two streams that share their steps; the step of this number fails after its encoder.
+    fn tokens_of_two(model: &Arc<FastConformer>, samples: &[f32], failing: Option<usize>) -> [Vec<u32>; 2] {
+        let mut executor = LiveExecutor::default();
+        let mut tokens = [Vec::new(), Vec::new()];
+        for slot in 0..2 {
+            executor.open(slot, request(model, false)).unwrap();
+            let mut mel = model.preprocessor().stream().unwrap();
+            let rows = [mel.push(samples), mel.finish()].concat();
+            executor.push(slot, LiveAudio { samples: samples.to_vec(), mel: rows, ..LiveAudio::default() });
+            executor.finish(slot);
+        }
+        for step in 0.. {
+            let Some(key) = executor.next_step(0) else { return tokens };
+            assert_eq!(executor.next_step(1), Some(key));
+            if let LiveBatchKey::Encode { group, chunks, .. } = key
+                && failing == Some(step)
+            {
+                let beams = LiveBatchKey::Encode { group, search: SearchKind::Beam, chunks };
+                assert!(executor.step(beams, &[0, 1], usize::MAX).is_err(), "there are no beams");
+                assert!(executor.undo(beams, &[0, 1]));
+                continue;
+            }
+            for (tokens, output) in tokens.iter_mut().zip(executor.step(key, &[0, 1], usize::MAX).unwrap()) {
+                tokens.extend(output.unwrap().tokens.iter().map(|token| token.id));
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn a_failed_step_costs_its_streams_no_more_than_context() {
+        let models = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../models");
+        let model = Arc::new(FastConformer::load(&models.join("starter/asr-en"), &Device::flex()).unwrap());
+        let samples = AudioStream::open(models.join("samples/jfk.flac")).unwrap().read_to_end().unwrap();
+        let [whole, same] = tokens_of_two(&model, &samples, None);
+        assert_eq!(whole, same);
+        assert!(whole.len() > 30, "{}", whole.len());
+        let [resumed, other] = tokens_of_two(&model, &samples, Some(1));
+        assert_eq!(resumed, other);
+        let common = |pairs: &mut dyn Iterator<Item = (&u32, &u32)>| pairs.take_while(|(a, b)| a == b).count();
+        let before = common(&mut whole.iter().zip(&resumed));
+        let after = common(&mut whole.iter().rev().zip(resumed.iter().rev()));
+        assert!(before + after + 6 >= whole.len(), "{before} and {after} of {}", whole.len());
+    }
 
     /// Follows the speech until no probabilities wait.
     fn follow(executor: &mut LiveExecutor) {
@@ -294,19 +372,7 @@ mod tests {
         let mut mel = model.preprocessor().stream().unwrap();
         let mut heard = VadStream::new(&detector);
         let mut executor = LiveExecutor::default();
-        let group = BatchGroup { model, look_ahead: 6, language: 0 };
-        let request = LiveRequest {
-            group: Some(group),
-            second_pass: None,
-            endpointing: EndpointingRules::default(),
-            has_detector: true,
-            turn_detector: None,
-            keyterms: None,
-            fusion: None,
-            beam: 1,
-            backlog: BacklogReporter::new(Arc::default()),
-        };
-        executor.open(0, request).unwrap();
+        executor.open(0, request(&model, true)).unwrap();
         let sound = AudioStream::open(models.join("samples/jfk.flac")).unwrap().read_to_end().unwrap();
         let mut pieces = sound.chunks(1_600).map(|piece| LiveAudio {
             samples: piece.to_vec(),

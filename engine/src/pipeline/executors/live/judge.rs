@@ -71,7 +71,12 @@ impl TurnJudge {
     }
 
     /// The question that has waited longest.
-    pub fn next_question(&mut self) -> Option<Question> {
+    pub fn next_question(&self) -> Option<&Question> {
+        self.questions.front()
+    }
+
+    /// Removes the question that has waited longest, as it has its answer.
+    pub fn answered(&mut self) -> Option<Question> {
         self.questions.pop_front()
     }
 }

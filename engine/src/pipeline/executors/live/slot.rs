@@ -10,7 +10,7 @@ use super::turn_windows::{TurnWindow, TurnWindows};
 use crate::decoding::fusion::Fusion;
 use crate::decoding::keyterms::Keyterms;
 use crate::decoding::{Beam, Token};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::models::fastconformer::Stream;
 use crate::models::silero::CHUNK;
 use crate::models::smart_turn::SmartTurn;
@@ -151,6 +151,7 @@ pub(super) struct EncoderInput {
     pub stream: Stream,
     /// `[rows, mels]`
     pub mel: Vec<f32>,
+    /// The real rows of `mel`.
     pub valid: std::ops::Range<usize>,
 }
 
@@ -264,9 +265,10 @@ impl LiveSlot {
         self.judge.as_ref().is_some_and(TurnJudge::has_question)
     }
 
-    /// Takes the turn detector's answer.
-    pub fn judged(&mut self, asker: Asker, probability: f32) -> Result<StepOutput> {
-        match asker {
+    /// Takes the turn detector's answer to the question that has waited longest.
+    pub fn judged(&mut self, probability: f32) -> Result<StepOutput> {
+        let question = self.judge.as_mut().and_then(TurnJudge::answered);
+        match question.ok_or_else(|| Error::internal("an answer without a question"))?.asker {
             Asker::Caller => Ok(StepOutput { judged: Some(probability), ..self.output(Vec::new()) }),
             Asker::Pause(pause) => {
                 self.endpointer.judged(pause, probability);
@@ -451,26 +453,25 @@ impl LiveSlot {
         self.available().is_some_and(|(rows, ends)| ends && rows <= lead)
     }
 
-    /// Takes the slot's input for a step of `rows` rows.
+    /// Takes the slot's input for a step of `rows` rows. The slot keeps the rows until the step is done.
     pub fn take_encoder_input(&mut self, rows: usize) -> Option<EncoderInput> {
         let (available, _) = self.available()?;
         self.ready_since = None;
         let turn = self.turn.as_mut()?;
         let stream = turn.stream.take()?;
-        let lead = std::mem::take(&mut turn.lead);
-        let real = available.min(rows);
+        let (lead, real) = (turn.lead, available.min(rows));
         let mut mel = vec![0.0; lead * self.mels];
         mel.extend_from_slice(&self.mel[..(real - lead) * self.mels]);
         mel.resize(rows * self.mels, 0.0);
-        self.drop_rows(real - lead);
         Some(EncoderInput { stream, mel, valid: lead..real })
     }
 
     /// Takes the result of an encoder step.
-    pub fn encoded(&mut self, stream: Stream, tokens: Vec<Token>) -> StepOutput {
+    pub fn encoded(&mut self, EncoderInput { stream, valid, .. }: EncoderInput, tokens: Vec<Token>) -> StepOutput {
+        self.drop_rows(valid.len());
         let (Some(turn), Some(group)) = (&mut self.turn, &self.request.group) else { return StepOutput::default() };
         let open = stream.open();
-        turn.stream = Some(stream);
+        (turn.stream, turn.lead) = (Some(stream), 0);
         let last = open.last().or(tokens.last());
         if let Some(since) = turn.no_token_since.take_if(|_| last.is_some()) {
             metrics::histogram!("auricle_first_token_seconds").record(since.elapsed());
@@ -484,6 +485,17 @@ impl LiveSlot {
         self.update_ready_since();
         let output = StepOutput { open: Some(open), ..self.output(tokens) };
         if self.is_turn_encoded() { self.end_turn(output) } else { output }
+    }
+
+    /// Takes back the stream of an encoder step that failed. Its search is as it was before the step; its encoder begins again, as
+    /// it may have seen a part of the step.
+    pub fn restart(&mut self, EncoderInput { mut stream, .. }: EncoderInput) {
+        let (Some(turn), Some(BatchGroup { model, look_ahead, .. })) = (&mut self.turn, &self.request.group) else {
+            return;
+        };
+        model.restart_encoder(&mut stream, *look_ahead);
+        (turn.stream, turn.lead) = (Some(stream), model.encoder().lead());
+        self.update_ready_since();
     }
 
     /// Ends an encoded turn and completes its output.
