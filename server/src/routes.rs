@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 use hyper::Method;
 
 use crate::api::{
-    billing, chat, health, models, openai, speakers, transcripts, understanding, uploads, voices, webhooks,
+    billing, chat, health, models, openai, speakers, transcript_search, transcripts, understanding, uploads, voices,
+    webhooks,
 };
 use crate::auth::openid as auth_openid;
 use crate::auth::{Access, SignedFor};
@@ -210,6 +211,14 @@ pub static ROUTES: &[Route] = &[
         handler!(transcripts::list, transcripts),
         doc("transcripts", "List transcripts, newest first", ResponseContent::Json("TranscriptList"))
             .with(&["limit", "offset", "status"])
+            .fails(&[422]),
+    ),
+    api(
+        Method::GET,
+        "/v2/transcripts/search",
+        handler!(transcript_search::search, transcripts),
+        doc("transcripts", "Find transcripts by what was said", ResponseContent::Json("TranscriptSearch"))
+            .with(&["query", "limit", "after", "status", "search_language"])
             .fails(&[422]),
     ),
     api(

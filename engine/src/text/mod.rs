@@ -9,6 +9,7 @@ pub mod medical;
 mod number_words;
 pub(crate) mod quote_marks;
 pub mod search;
+pub mod search_tokens;
 pub mod segments;
 pub(crate) mod sentence_boundaries;
 pub mod speech;

@@ -187,17 +187,23 @@ pub async fn get(state: Arc<TranscriptsState>, request: RequestContext) -> Resul
     transcript_stream::one(&state.store, &transcript, transcript.status)
 }
 
+/// The status that a list is filtered by.
+///
+/// # Errors
+/// 422 for one that does not exist.
+pub fn status(request: &RequestContext) -> Result<Option<Status>> {
+    let Some(name) = request.query("status") else { return Ok(None) };
+    let status = Status::named(&name).ok_or_else(|| {
+        let names = Status::ALL.map(Status::name).join(", ");
+        ApiError::validation(format!("`status` must be one of {names}; it is {name:?}."))
+    })?;
+    Ok(Some(status))
+}
+
 /// `GET /v2/transcripts`
 pub async fn list(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let (limit, offset) = request.page()?;
-    let status = match request.query("status") {
-        None => None,
-        Some(name) => Some(Status::named(&name).ok_or_else(|| {
-            let names = Status::ALL.map(Status::name).join(", ");
-            ApiError::validation(format!("`status` must be one of {names}; it is {name:?}."))
-        })?),
-    };
-    let query = TranscriptQuery { status, limit, offset };
+    let query = TranscriptQuery { status: status(&request)?, limit, offset };
     let account = request.account()?.id.clone();
     let (ids, total) = state.store.transcripts(&account, query).await?;
     Ok(transcript_stream::list(&state.store, account, query, ids, total))

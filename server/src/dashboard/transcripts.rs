@@ -20,18 +20,18 @@ use super::starters::StarterNotice;
 use super::waveform::Bars;
 use super::words::EN;
 use super::{DashboardState, shown};
+use crate::api::transcript_search::MAX_QUERY_CHARS;
 use crate::api::transcripts::{self as api, SubtitleFormat, unknown};
 use crate::billing::dollars;
 use crate::context::RequestContext;
 use crate::http::response::{self, ApiError, Response, Result, see_other};
 use crate::ids::{AccountId, TranscriptId};
-use crate::store::{Cursor, ListQuery, ListedTranscript, Status, Transcript, percent};
+use crate::store::{
+    Cursor, FoundSentence, ListQuery, ListedTranscript, SearchQuery, SearchTerms, Status, Transcript, percent,
+};
 
 /// Transcripts of a page.
 const PAGE: usize = 50;
-
-/// No search is longer, in characters.
-const MAX_SEARCH_CHARS: usize = 200;
 
 #[derive(Template)]
 #[template(path = "transcripts.html")]
@@ -64,6 +64,29 @@ struct Row {
     /// Hundredths of the audio that are done.
     percent: Option<i64>,
     is_running: bool,
+    found: Option<Found>,
+}
+
+/// The sentence that a search found.
+struct Found {
+    start_ms: i64,
+    time: String,
+    /// Parts of the sentence; true for those that were searched.
+    parts: Vec<(bool, String)>,
+}
+
+impl Found {
+    fn new(sentence: FoundSentence) -> Self {
+        let (mut parts, mut end) = (Vec::new(), 0);
+        let part = |range: std::ops::Range<usize>| sentence.text.get(range).unwrap_or_default().to_owned();
+        for mark in &sentence.marks {
+            parts.push((false, part(end..mark.start)));
+            parts.push((true, part(mark.clone())));
+            end = mark.end;
+        }
+        parts.push((false, part(end..sentence.text.len())));
+        Self { start_ms: sentence.start_ms, time: duration(sentence.start_ms), parts }
+    }
 }
 
 fn status_name(status: Status) -> &'static str {
@@ -91,8 +114,71 @@ fn row(listed: ListedTranscript) -> Row {
         cost: listed.cents.map(dollars).unwrap_or_default(),
         created: Time::new(listed.created_at),
         is_running: is_running(listed.status),
+        found: None,
         id: listed.id.to_string(),
     }
+}
+
+/// The rows of a page.
+struct Page {
+    rows: Vec<Row>,
+    /// The cursor of the next page.
+    older: Option<String>,
+    is_first: bool,
+}
+
+/// Cuts the row that a query reads beyond a page. True if there is one.
+fn cut<T>(found: &mut Vec<T>) -> bool {
+    let has_older = found.len() > PAGE;
+    found.truncate(PAGE);
+    has_older
+}
+
+/// All transcripts, newest first.
+async fn newest(
+    state: &DashboardState,
+    account: &AccountId,
+    status: Option<Status>,
+    language: &str,
+    after: &str,
+) -> Result<Page> {
+    let query = ListQuery {
+        status,
+        language: language.to_owned(),
+        after: Cursor::parse(after),
+        limit: PAGE as i64 + 1,
+        ..ListQuery::default()
+    };
+    let mut found = state.store.list_transcripts(account, &query).await?;
+    let has_older = cut(&mut found);
+    Ok(Page {
+        older: found.last().filter(|_| has_older).map(|last| last.cursor().to_string()),
+        is_first: query.after.is_none(),
+        rows: found.into_iter().map(row).collect(),
+    })
+}
+
+/// Transcripts with all words of a search, newest first.
+async fn found(
+    state: &DashboardState,
+    account: &AccountId,
+    search: &str,
+    status: Option<Status>,
+    language: &str,
+    after: &str,
+) -> Result<Page> {
+    let after = after.parse().ok();
+    let is_first = after.is_none();
+    // Nothing has the words of a search that has none.
+    let Some(terms) = SearchTerms::new(search) else {
+        return Ok(Page { rows: Vec::new(), older: None, is_first });
+    };
+    let query = SearchQuery { terms, status, language: language.to_owned(), after, limit: PAGE as i64 + 1 };
+    let mut found = state.store.search_transcripts(account, &query).await?;
+    let has_older = cut(&mut found);
+    let older = found.last().filter(|_| has_older).map(|last| last.place.to_string());
+    let rows = found.into_iter().map(|one| Row { found: one.sentence.map(Found::new), ..row(one.listed) });
+    Ok(Page { rows: rows.collect(), older, is_first })
 }
 
 /// `GET /transcripts`
@@ -100,41 +186,33 @@ pub async fn list(state: Arc<DashboardState>, request: RequestContext) -> Result
     let frame = Frame::new(&state, &request, Section::Transcripts, EN.transcripts).await?;
     let account = &request.account()?.id;
     let given = |name: &str| request.query(name).unwrap_or_default().replace('\0', "");
-    let query = ListQuery {
-        search: given("q").chars().take(MAX_SEARCH_CHARS).collect(),
-        status: Status::named(&given("status")),
-        language: given("language"),
-        after: Cursor::parse(&given("after")),
-        limit: PAGE as i64 + 1,
+    let search: String = given("q").chars().take(MAX_QUERY_CHARS).collect();
+    let (status, language, after) = (Status::named(&given("status")), given("language"), given("after"));
+    let Page { rows, older, is_first } = if search.trim().is_empty() {
+        newest(&state, account, status, &language, &after).await?
+    } else {
+        found(&state, account, &search, status, &language, &after).await?
     };
-    let mut found = state.store.list_transcripts(account, &query).await?;
-    let has_older = found.len() > PAGE;
-    found.truncate(PAGE);
-    let older = found.last().filter(|_| has_older).map(|last| {
-        let mut address = format!("/transcripts?after={}", last.cursor());
-        let filters = [
-            ("q", query.search.as_str()),
-            ("status", query.status.map_or("", Status::name)),
-            ("language", &query.language),
-        ];
+    let older = older.map(|cursor| {
+        let mut address = format!("/transcripts?after={cursor}");
+        let filters = [("q", search.as_str()), ("status", status.map_or("", Status::name)), ("language", &language)];
         for (name, value) in filters.into_iter().filter(|(_, value)| !value.is_empty()) {
             address += &format!("&{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
         }
         address
     });
     let codes = state.store.transcript_languages(account).await?;
-    let is_first = query.after.is_none();
-    let unfiltered = query.search.is_empty() && query.status.is_none() && query.language.is_empty();
+    let unfiltered = search.trim().is_empty() && status.is_none() && language.is_empty();
     page(&ListPage {
-        starter: StarterNotice::new(&state, &frame, found.iter().map(|listed| listed.model.as_str())),
+        starter: StarterNotice::new(&state, &frame, rows.iter().map(|row| row.model.as_str())),
         frame,
-        is_new: found.is_empty() && is_first && unfiltered,
-        rows: found.into_iter().map(row).collect(),
-        search: query.search,
-        status: query.status.map_or("", Status::name),
-        language: query.language,
+        is_new: rows.is_empty() && is_first && unfiltered,
+        rows,
+        search,
+        status: status.map_or("", Status::name),
         statuses: Status::ALL.into_iter().map(|status| (status.name(), status_name(status))).collect(),
-        languages: codes.into_iter().map(|code| (code.clone(), language(&code))).collect(),
+        languages: codes.into_iter().map(|code| (code.clone(), shown::language(&code))).collect(),
+        language,
         older,
         is_first,
     })

@@ -184,7 +184,7 @@ words! {
     transcripts_none_do = "Upload a recording here, or create a key and send one from your program.";
     transcript_new = "New transcript";
     transcript_new_lead = "Audio or video, from your computer or from the web.";
-    search_titles = "Search titles";
+    search_transcripts = "Search titles and words";
     search_none = "No transcript matches";
     search_clear = "Show all transcripts";
     any_status = "Any status";

@@ -3,6 +3,7 @@
 mod assembly;
 pub mod data_folder;
 mod housekeeping;
+mod indexing;
 mod open_files;
 mod presence;
 
@@ -145,6 +146,7 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
         tasks.spawn(mail.run(stopping.clone()));
     }
     tasks.spawn(housekeeping.run(stopping.clone()));
+    tasks.spawn(indexing::run(store.clone(), stopping.clone()));
     let node = presence::node(metering.node(), &config, address, node_device);
     tasks.spawn(presence::run(store.clone(), node, stopping.clone()));
     tasks.spawn(run_metering(metering, state.realtime.clone()));

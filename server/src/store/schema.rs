@@ -36,13 +36,18 @@ const LATER: [(i64, &str, &str); 9] = [
     (23, "warnings", include_str!("migrations/0023_warnings.sql")),
 ];
 
-/// The migration with a trigger, for which each database has a language of its own.
-fn usage_days(dialect: Dialect) -> (i64, &'static str, &'static str) {
-    let sql = match dialect {
-        Dialect::Sqlite => include_str!("migrations/0014_usage_days.sqlite.sql"),
-        Dialect::Postgres => include_str!("migrations/0014_usage_days.postgres.sql"),
-    };
-    (14, "usage_days", sql)
+/// The migrations for which each database has a language of its own.
+fn of_dialect(dialect: Dialect) -> [(i64, &'static str, &'static str); 2] {
+    match dialect {
+        Dialect::Sqlite => [
+            (14, "usage_days", include_str!("migrations/0014_usage_days.sqlite.sql")),
+            (26, "search", include_str!("migrations/0026_search.sqlite.sql")),
+        ],
+        Dialect::Postgres => [
+            (14, "usage_days", include_str!("migrations/0014_usage_days.postgres.sql")),
+            (26, "search", include_str!("migrations/0026_search.postgres.sql")),
+        ],
+    }
 }
 
 /// Attempts at a migration that is blocked by other nodes, and the delay between them.
@@ -54,7 +59,7 @@ const LOCK_CONFLICTS: [&str; 2] = ["55P03", "40P01"];
 
 /// Applies the missing migrations.
 pub(super) async fn migrate(store: &Store) -> Result<()> {
-    let migrations = MIGRATIONS.into_iter().chain([usage_days(store.dialect)]).chain(LATER);
+    let migrations = MIGRATIONS.into_iter().chain(LATER).chain(of_dialect(store.dialect));
     let migrations = migrations.map(|(version, name, sql)| {
         Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
     });
@@ -92,7 +97,8 @@ fn is_lock_conflict(error: &MigrateError) -> bool {
 
 /// The error for a database that a newer program has migrated to this version.
 fn newer(version: i64) -> Error {
-    let known = LATER.map(|(version, ..)| version).into_iter().max().unwrap_or_default();
+    let known =
+        LATER.into_iter().chain(of_dialect(Dialect::Sqlite)).map(|(version, ..)| version).max().unwrap_or_default();
     let message = format!(
         "a newer version of Auricle has changed it (schema {version}, and this program knows {known}): start that version, or this one \
          with a copy from before the upgrade"

@@ -118,7 +118,7 @@ fn pattern(search: &str) -> String {
     pattern
 }
 
-fn listed(row: &AnyRow) -> Result<ListedTranscript> {
+pub(super) fn listed(row: &AnyRow) -> Result<ListedTranscript> {
     Ok(ListedTranscript {
         id: row.try_get::<String, _>("id")?.into(),
         status: Status::named(&row.try_get::<String, _>("status")?).unwrap_or(Status::Error),

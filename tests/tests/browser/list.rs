@@ -1,6 +1,6 @@
 //! The list of transcripts, whose rows follow their jobs.
 
-use auricle_tests::{Receiver, Setup, wav};
+use auricle_tests::{Receiver, Setup, eventually, speech, wav};
 
 use crate::dashboard::{NO_FAULTS, holds, pictures, signed_up};
 
@@ -66,4 +66,35 @@ fn the_rows_of_the_list_follow_their_jobs_while_the_page_is_seen() {
     holds(&mut browser, "no request", &format!("{ASKED_MEANWHILE}.then(asked => asked == 0)"));
     assert_eq!(browser.run("window.stays"), "true", "the page was not loaded again");
     assert_eq!(browser.run(NO_FAULTS), "true");
+}
+
+/// A page that shows what a search finds, and leads to the place in the recording.
+#[test]
+fn a_search_shows_the_sentence_and_leads_to_its_time() {
+    let service = Setup::local().starter().start();
+    let folder = tempfile::tempdir().unwrap();
+    let microphone = folder.path().join("silence.wav");
+    std::fs::write(&microphone, wav(48_000, 16, &[0; 9600])).unwrap();
+    let Some(mut browser) = signed_up(&service, &microphone, "searcher@example.org") else { return };
+    browser.go(&format!("{}/transcripts/new", service.dashboard()));
+    let title = "<img src=x onerror=alert(1)> \"Inauguration\"";
+    browser.run(&format!("document.querySelector('[name=title]').value = {title:?}; true"));
+    browser.choose("[name=file]", &[&speech()]);
+    holds(&mut browser, "the end of the job", "!!document.querySelector('.jobs .badge.completed')");
+    let search = format!("{}/transcripts?q=%22country%22%20(inaug*", service.dashboard());
+    eventually("the index", || {
+        browser.go(&search);
+        browser.holds("!!document.querySelector('.found mark')").then_some(())
+    });
+    pictures(&mut browser, "transcripts-search");
+    assert_eq!(browser.run("document.querySelector('.found mark').textContent.toLowerCase()"), "country");
+    assert_eq!(browser.run("document.querySelector('td.title a').textContent"), title);
+    assert_eq!(browser.run("document.querySelectorAll('td img').length"), "0");
+    let start = browser.run("document.querySelector('.found a').hash");
+    assert!(start.starts_with("#t="), "{start}");
+    browser.follow("document.querySelector('.found a').click()");
+    holds(&mut browser, "the lit word", "!!document.querySelector('.lit')");
+    assert_eq!(browser.run(NO_FAULTS), "true");
+    browser.go(&format!("{}/transcripts?q=%3Cscript%3E*", service.dashboard()));
+    assert!(browser.run("document.body.innerText").contains("No transcript matches"));
 }

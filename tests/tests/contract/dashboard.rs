@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use auricle_tests::{Answer, PASSWORD, Service, Setup, Visitor, http, silence, wav};
+use auricle_tests::{Answer, PASSWORD, Service, Setup, Visitor, eventually, http, silence, wav};
 use reqwest::Method;
 use serde_json::json;
 
@@ -421,11 +421,18 @@ fn list_is_searched_and_paged(service: &Service) {
         }
     }
     assert_eq!((seen, pages), (ids.clone(), 3));
+    eventually("the index", || {
+        let all = ["100", "099", "050", "007", "002", "001", "000"];
+        let found = |at: &&str| !ids_of(&visitor.get(&format!("/transcripts?q=talk%20{at}"))).is_empty();
+        all.iter().all(found).then_some(())
+    });
     for (query, count) in [
         ("?q=talk%20007", 1),
         ("?q=100%25%20%C3%A4%C3%B6", 50),
-        ("?q=100_", 0),
+        ("?q=100_", 50),
         ("?q=0%25a", 0),
+        ("?q=%22talk%22%20(*", 50),
+        ("?q=%22%20*", 0),
         ("?status=queued", 50),
         ("?status=completed", 0),
         ("?status=nonsense", 50),

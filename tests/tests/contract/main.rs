@@ -41,6 +41,7 @@ mod realtime;
 mod realtime_frameworks;
 mod realtime_openai;
 mod realtime_openai_conversations;
+mod search;
 mod serve;
 mod sources;
 mod speakers;

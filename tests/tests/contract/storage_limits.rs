@@ -208,6 +208,11 @@ fn a_list_of_long_transcripts_is_not_held_in_memory() {
         &url,
         &format!("UPDATE transcripts SET text = 'äb', words = '[' || repeat('{word},', {}) || '{word}]'", WORDS - 1),
     );
+    // The words are indexed, too, which is not measured here.
+    eventually("the index", || {
+        let found = account.get("/v2/transcripts/search?query=%C3%A4b&limit=100").ok();
+        (found["data"].as_array().unwrap().len() == COUNT).then_some(())
+    });
     let before = peak_memory(&service);
     let list = account.get("/v2/transcripts?limit=100");
     let grown = peak_memory(&service).saturating_sub(before);

@@ -291,7 +291,12 @@ if (reader) {
     button.disabled = false
   })
 
-  ask(`/data/transcripts/${id}/paragraphs`).then(found => showParagraphs(found.paragraphs), error => {
+  ask(`/data/transcripts/${id}/paragraphs`).then(found => {
+    showParagraphs(found.paragraphs)
+    // A link of a search leads to its sentence.
+    const start = /^#t=(\d+)$/.exec(location.hash)
+    if (start) goTo(Number(start[1]), false)
+  }, error => {
     place.replaceChildren(make('p', error.message, { class: 'problem' }))
     place.ariaBusy = 'false'
   })
