@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use hyper::Method;
 
 use crate::api::{
-    billing, chat, health, models, openai, speakers, transcript_search, transcripts, understanding, uploads, voices,
-    webhooks,
+    billing, chat, health, models, openai, speakers, tags, transcript_search, transcripts, understanding, uploads,
+    voices, webhooks,
 };
 use crate::auth::openid as auth_openid;
 use crate::auth::{Access, SignedFor};
@@ -16,8 +16,8 @@ use crate::compat::assemblyai::{files, streaming};
 use crate::compat::{asr_webservice, deepgram, mcp, whisper_server};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{
-    self, assets, audio, checkout, forgot, frame, join, keys, openid, operator, playground, reference, sign_in,
-    speakers as speaker_labels, stripe_events, team, usage, welcome,
+    self, assets, audio, checkout, forgot, frame, join, keys, library, openid, operator, playground, reference,
+    sign_in, speakers as speaker_labels, stripe_events, team, usage, welcome,
 };
 use crate::http::response::{ApiError, Response, Result};
 use crate::live::{agent, realtime};
@@ -210,7 +210,7 @@ pub static ROUTES: &[Route] = &[
         "/v2/transcripts",
         handler!(transcripts::list, transcripts),
         doc("transcripts", "List transcripts, newest first", ResponseContent::Json("TranscriptList"))
-            .with(&["limit", "offset", "status"])
+            .with(&["tag", "limit", "offset", "status"])
             .fails(&[422]),
     ),
     api(
@@ -218,7 +218,7 @@ pub static ROUTES: &[Route] = &[
         "/v2/transcripts/search",
         handler!(transcript_search::search, transcripts),
         doc("transcripts", "Find transcripts by what was said", ResponseContent::Json("TranscriptSearch"))
-            .with(&["query", "limit", "after", "status", "search_language"])
+            .with(&["query", "limit", "after", "status", "search_language", "tag"])
             .fails(&[422]),
     ),
     api(
@@ -232,6 +232,30 @@ pub static ROUTES: &[Route] = &[
         "/v2/transcripts/{transcript_id}",
         handler!(transcripts::delete, transcripts),
         doc("transcripts", "Delete a transcript for good", ResponseContent::Empty).fails(&[404]),
+    ),
+    api(
+        Method::GET,
+        "/v2/transcripts/{transcript_id}/tags",
+        handler!(tags::get, transcripts),
+        doc("transcripts", "Tags of a transcript", ResponseContent::Json("TranscriptTags")).fails(&[404]),
+    ),
+    api(
+        Method::PUT,
+        "/v2/transcripts/{transcript_id}/tags",
+        handler!(tags::set, transcripts),
+        doc("transcripts", "Give a transcript these tags and no others", ResponseContent::Json("TranscriptTags"))
+            .takes("SetTags")
+            .fails(&[400, 404, 413, 415, 422]),
+    ),
+    api(
+        Method::GET,
+        "/v2/tags",
+        handler!(tags::list, transcripts),
+        doc(
+            "transcripts",
+            "Tags of the account, with the number of their transcripts",
+            ResponseContent::Json("TagList"),
+        ),
     ),
     api(
         Method::GET,
@@ -699,7 +723,8 @@ pub static ROUTES: &[Route] = &[
     page(Method::GET, "/keys", handler!(keys::show, dashboard)),
     page(Method::POST, "/keys", handler!(keys::create, dashboard)),
     page(Method::POST, "/keys/{key_id}/revoke", handler!(keys::revoke, dashboard)),
-    page(Method::GET, "/transcripts", handler!(dashboard::transcripts::list, dashboard)),
+    page(Method::GET, "/transcripts", handler!(library::list, dashboard)),
+    page(Method::GET, "/transcripts/export", handler!(library::export, dashboard)),
     page(Method::GET, "/transcripts/new", handler!(dashboard::transcripts::new, dashboard)),
     page(Method::GET, "/transcripts/{transcript_id}", handler!(dashboard::transcripts::show, dashboard)),
     page(Method::GET, "/transcripts/{transcript_id}/audio", handler!(audio::get, dashboard)),
@@ -737,6 +762,7 @@ pub static ROUTES: &[Route] = &[
         "/data/transcripts/{transcript_id}/progress",
         handler!(dashboard::transcripts::progress, dashboard),
     ),
+    script(Method::POST, "/data/transcripts/change", handler!(library::change, dashboard)),
     script(Method::GET, "/data/transcripts/progress", handler!(dashboard::transcripts::progress_of_rows, dashboard)),
     script(Method::POST, "/data/transcripts/{transcript_id}/speakers", handler!(speaker_labels::name, dashboard)),
     // The handlers of the API, for the scripts of the pages.

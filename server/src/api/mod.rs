@@ -13,6 +13,7 @@ pub mod openai;
 pub mod rendering;
 pub mod speakers;
 pub mod stored_object;
+pub mod tags;
 pub mod transcript_search;
 mod transcript_stream;
 pub mod transcripts;

@@ -23,6 +23,7 @@ struct Found<'a> {
     language_code: Option<&'a str>,
     audio_duration_sec: Option<f64>,
     created_at: String,
+    tags: &'a [String],
     /// None where only the title has the words.
     sentence: Option<Sentence<'a>>,
 }
@@ -48,6 +49,7 @@ impl<'a> Found<'a> {
             language_code: listed.language_code.as_deref(),
             audio_duration_sec: listed.duration_ms.filter(|_| is_completed).map(|ms| ms as f64 / 1e3),
             created_at: clock::iso(listed.created_at),
+            tags: &listed.tags,
             sentence: found.sentence.as_ref().map(sentence),
         }
     }
@@ -79,6 +81,7 @@ pub async fn search(state: Arc<TranscriptsState>, request: RequestContext) -> Re
         terms,
         status: super::transcripts::status(&request)?,
         language: request.query("language_code").unwrap_or_default().replace('\0', ""),
+        tag: request.query("tag").unwrap_or_default().replace('\0', ""),
         after,
         limit: limit + 1,
     };

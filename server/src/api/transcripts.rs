@@ -205,7 +205,8 @@ pub async fn list(state: Arc<TranscriptsState>, request: RequestContext) -> Resu
     let (limit, offset) = request.page()?;
     let query = TranscriptQuery { status: status(&request)?, limit, offset };
     let account = request.account()?.id.clone();
-    let (ids, total) = state.store.transcripts(&account, query).await?;
+    let tag = request.query("tag").unwrap_or_default().replace('\0', "");
+    let (ids, total) = state.store.transcripts(&account, query, &tag).await?;
     Ok(transcript_stream::list(&state.store, account, query, ids, total))
 }
 
@@ -374,6 +375,16 @@ pub fn subtitle_options(request: &RequestContext) -> Result<SubtitleOptions> {
     Ok(options)
 }
 
+/// Words with the names that people gave to their speakers.
+pub fn with_speaker_names(mut words: Vec<Word>, names: &SpeakerNames) -> Vec<Word> {
+    for word in &mut words {
+        if let Some(name) = word.speaker.as_ref().and_then(|label| names.get(label)) {
+            word.speaker_name = Some(name.clone());
+        }
+    }
+    words
+}
+
 /// Subtitles of a completed transcript. Speakers without a name have their label.
 ///
 /// # Errors
@@ -391,12 +402,8 @@ pub async fn subtitles(
         SubtitleFormat::Srt => "application/x-subrip; charset=utf-8",
         SubtitleFormat::Vtt => "text/vtt; charset=utf-8",
     };
-    document(state, request, transcript, content_type, move |_, mut words| {
-        for word in &mut words {
-            if let Some(name) = word.speaker.as_ref().and_then(|label| names.get(label)) {
-                word.speaker_name = Some(name.clone());
-            }
-        }
+    document(state, request, transcript, content_type, move |_, words| {
+        let words = with_speaker_names(words, &names);
         io::Result::Ok(match format {
             SubtitleFormat::Srt => subtitles::srt(&words, &options),
             SubtitleFormat::Vtt => subtitles::vtt(&words, &options),

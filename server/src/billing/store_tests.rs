@@ -204,7 +204,7 @@ async fn run(seed: u64) {
     assert!(left == 0 || sum(|event| event.billable_cents) == 0, "credit goes first");
     check_sums(&store, &account, &events).await;
     let ended =
-        store.transcripts(&account, TranscriptQuery { status: None, limit: 100_000, offset: 0 }).await.unwrap().0;
+        store.transcripts(&account, TranscriptQuery { status: None, limit: 100_000, offset: 0 }, "").await.unwrap().0;
     for id in ended {
         let transcript = store.transcript(&account, &id).await.unwrap().unwrap();
         assert!(

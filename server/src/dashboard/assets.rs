@@ -35,6 +35,7 @@ pub struct Assets {
 /// The one script, which is written in parts.
 const SCRIPT: &str = concat!(
     include_str!("assets/page.js"),
+    include_str!("assets/library.js"),
     include_str!("assets/upload.js"),
     include_str!("assets/transcript.js"),
     include_str!("assets/capture.js"),

@@ -1,4 +1,4 @@
-//! Transcripts: the list, the upload, a transcript's page, downloads, deletion.
+//! Transcripts: the upload, a transcript's page, downloads, deletion.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::audio::{MediaKind, media_type};
 use super::docx;
 use super::form::Form;
+use super::found::Found;
 use super::frame::{Frame, Section, page, private};
 use super::insights::Insights;
 use super::playground::UploadForm;
@@ -20,76 +21,36 @@ use super::starters::StarterNotice;
 use super::waveform::Bars;
 use super::words::EN;
 use super::{DashboardState, shown};
-use crate::api::transcript_search::MAX_QUERY_CHARS;
 use crate::api::transcripts::{self as api, SubtitleFormat, unknown};
 use crate::billing::dollars;
 use crate::context::RequestContext;
 use crate::http::response::{self, ApiError, Response, Result, see_other};
 use crate::ids::{AccountId, TranscriptId};
-use crate::store::{
-    Cursor, FoundSentence, ListQuery, ListedTranscript, SearchQuery, SearchTerms, Status, Transcript, percent,
-};
+use crate::store::{ListedTranscript, Status, Transcript, percent};
 
-/// Transcripts of a page.
-const PAGE: usize = 50;
+/// Rows whose progress is read at a time.
+const MAX_FOLLOWED: usize = 50;
 
-#[derive(Template)]
-#[template(path = "transcripts.html")]
-struct ListPage {
-    frame: Frame,
-    rows: Vec<Row>,
-    search: String,
-    status: &'static str,
-    language: String,
-    statuses: Vec<(&'static str, &'static str)>,
-    languages: Vec<(String, String)>,
-    /// The address of the next page.
-    older: Option<String>,
-    is_first: bool,
-    /// No transcript was ever created, so there is nothing to search.
-    is_new: bool,
-    starter: Option<StarterNotice>,
-}
-
-struct Row {
-    id: String,
-    title: String,
-    status: &'static str,
-    status_name: &'static str,
-    model: String,
-    language: String,
-    length: String,
-    cost: String,
-    created: Time,
+/// A transcript in a list, and at the head of its page.
+pub struct Row {
+    pub id: String,
+    pub title: String,
+    pub status: &'static str,
+    pub status_name: &'static str,
+    pub model: String,
+    pub language: String,
+    pub length: String,
+    pub cost: String,
+    pub created: Time,
     /// Hundredths of the audio that are done.
-    percent: Option<i64>,
-    is_running: bool,
-    found: Option<Found>,
+    pub percent: Option<i64>,
+    pub is_running: bool,
+    /// With the addresses of their lists.
+    pub tags: Vec<(String, String)>,
+    pub found: Option<Found>,
 }
 
-/// The sentence that a search found.
-struct Found {
-    start_ms: i64,
-    time: String,
-    /// Parts of the sentence; true for those that were searched.
-    parts: Vec<(bool, String)>,
-}
-
-impl Found {
-    fn new(sentence: FoundSentence) -> Self {
-        let (mut parts, mut end) = (Vec::new(), 0);
-        let part = |range: std::ops::Range<usize>| sentence.text.get(range).unwrap_or_default().to_owned();
-        for mark in &sentence.marks {
-            parts.push((false, part(end..mark.start)));
-            parts.push((true, part(mark.clone())));
-            end = mark.end;
-        }
-        parts.push((false, part(end..sentence.text.len())));
-        Self { start_ms: sentence.start_ms, time: duration(sentence.start_ms), parts }
-    }
-}
-
-fn status_name(status: Status) -> &'static str {
+pub fn status_name(status: Status) -> &'static str {
     match status {
         Status::Queued => EN.status_queued,
         Status::Processing => EN.status_processing,
@@ -102,7 +63,12 @@ fn is_running(status: Status) -> bool {
     matches!(status, Status::Queued | Status::Processing)
 }
 
-fn row(listed: ListedTranscript) -> Row {
+fn with_address(tag: String) -> (String, String) {
+    let address = format!("/transcripts?tag={}", utf8_percent_encode(&tag, NON_ALPHANUMERIC));
+    (tag, address)
+}
+
+pub fn row(listed: ListedTranscript) -> Row {
     Row {
         percent: percent(listed.progress_ms, listed.duration_ms),
         title: listed.title.filter(|title| !title.is_empty()).unwrap_or_else(|| EN.untitled.to_owned()),
@@ -114,108 +80,10 @@ fn row(listed: ListedTranscript) -> Row {
         cost: listed.cents.map(dollars).unwrap_or_default(),
         created: Time::new(listed.created_at),
         is_running: is_running(listed.status),
+        tags: listed.tags.into_iter().map(with_address).collect(),
         found: None,
         id: listed.id.to_string(),
     }
-}
-
-/// The rows of a page.
-struct Page {
-    rows: Vec<Row>,
-    /// The cursor of the next page.
-    older: Option<String>,
-    is_first: bool,
-}
-
-/// Cuts the row that a query reads beyond a page. True if there is one.
-fn cut<T>(found: &mut Vec<T>) -> bool {
-    let has_older = found.len() > PAGE;
-    found.truncate(PAGE);
-    has_older
-}
-
-/// All transcripts, newest first.
-async fn newest(
-    state: &DashboardState,
-    account: &AccountId,
-    status: Option<Status>,
-    language: &str,
-    after: &str,
-) -> Result<Page> {
-    let query = ListQuery {
-        status,
-        language: language.to_owned(),
-        after: Cursor::parse(after),
-        limit: PAGE as i64 + 1,
-        ..ListQuery::default()
-    };
-    let mut found = state.store.list_transcripts(account, &query).await?;
-    let has_older = cut(&mut found);
-    Ok(Page {
-        older: found.last().filter(|_| has_older).map(|last| last.cursor().to_string()),
-        is_first: query.after.is_none(),
-        rows: found.into_iter().map(row).collect(),
-    })
-}
-
-/// Transcripts with all words of a search, newest first.
-async fn found(
-    state: &DashboardState,
-    account: &AccountId,
-    search: &str,
-    status: Option<Status>,
-    language: &str,
-    after: &str,
-) -> Result<Page> {
-    let after = after.parse().ok();
-    let is_first = after.is_none();
-    // Nothing has the words of a search that has none.
-    let Some(terms) = SearchTerms::new(search) else {
-        return Ok(Page { rows: Vec::new(), older: None, is_first });
-    };
-    let query = SearchQuery { terms, status, language: language.to_owned(), after, limit: PAGE as i64 + 1 };
-    let mut found = state.store.search_transcripts(account, &query).await?;
-    let has_older = cut(&mut found);
-    let older = found.last().filter(|_| has_older).map(|last| last.place.to_string());
-    let rows = found.into_iter().map(|one| Row { found: one.sentence.map(Found::new), ..row(one.listed) });
-    Ok(Page { rows: rows.collect(), older, is_first })
-}
-
-/// `GET /transcripts`
-pub async fn list(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
-    let frame = Frame::new(&state, &request, Section::Transcripts, EN.transcripts).await?;
-    let account = &request.account()?.id;
-    let given = |name: &str| request.query(name).unwrap_or_default().replace('\0', "");
-    let search: String = given("q").chars().take(MAX_QUERY_CHARS).collect();
-    let (status, language, after) = (Status::named(&given("status")), given("language"), given("after"));
-    let Page { rows, older, is_first } = if search.trim().is_empty() {
-        newest(&state, account, status, &language, &after).await?
-    } else {
-        found(&state, account, &search, status, &language, &after).await?
-    };
-    let older = older.map(|cursor| {
-        let mut address = format!("/transcripts?after={cursor}");
-        let filters = [("q", search.as_str()), ("status", status.map_or("", Status::name)), ("language", &language)];
-        for (name, value) in filters.into_iter().filter(|(_, value)| !value.is_empty()) {
-            address += &format!("&{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
-        }
-        address
-    });
-    let codes = state.store.transcript_languages(account).await?;
-    let unfiltered = search.trim().is_empty() && status.is_none() && language.is_empty();
-    page(&ListPage {
-        starter: StarterNotice::new(&state, &frame, rows.iter().map(|row| row.model.as_str())),
-        frame,
-        is_new: rows.is_empty() && is_first && unfiltered,
-        rows,
-        search,
-        status: status.map_or("", Status::name),
-        statuses: Status::ALL.into_iter().map(|status| (status.name(), status_name(status))).collect(),
-        languages: codes.into_iter().map(|code| (code.clone(), shown::language(&code))).collect(),
-        language,
-        older,
-        is_first,
-    })
 }
 
 #[derive(Template)]
@@ -307,7 +175,7 @@ pub async fn progress_of_rows(state: Arc<DashboardState>, request: RequestContex
     let account = &request.account()?.id;
     let ids = request.query("ids").unwrap_or_default().replace('\0', "");
     let mut rows = Vec::new();
-    for id in ids.split(',').take(PAGE) {
+    for id in ids.split(',').take(MAX_FOLLOWED) {
         let listed = state.store.listed_transcript(account, &TranscriptId::from(id.to_owned())).await?;
         rows.extend(listed.map(progress_of));
     }
@@ -320,6 +188,8 @@ fn progress_of(listed: ListedTranscript) -> Value {
         "id": listed.id.as_str(),
         "status": listed.status.name(),
         "status_name": status_name(listed.status),
+        "progress_ms": listed.progress_ms,
+        "duration_ms": listed.duration_ms,
         "percent": percent(listed.progress_ms, listed.duration_ms),
         "error": listed.error,
         "length": listed.duration_ms.map(shown::duration),

@@ -179,7 +179,7 @@ words! {
 
     transcripts = "Transcripts";
     transcript = "Transcript";
-    transcripts_lead = "Everything that was transcribed, newest first.";
+    transcripts_lead = "Everything that was transcribed.";
     transcripts_none = "Nothing transcribed yet";
     transcripts_none_do = "Upload a recording here, or create a key and send one from your program.";
     transcript_new = "New transcript";
@@ -189,6 +189,18 @@ words! {
     search_clear = "Show all transcripts";
     any_status = "Any status";
     any_language = "Any language";
+    tag = "Tag";
+    tags = "Tags";
+    any_tag = "Any tag";
+    tag_add = "Add tag";
+    tag_remove = "Remove tag";
+    export = "Export";
+    bulk = "The chosen transcripts";
+    bulk_all = "Choose all that match";
+    select = "Choose";
+    select_page = "Choose all on this page";
+    first_page = "First page";
+    next_page = "Next page";
     status_queued = "Queued";
     status_processing = "Processing";
     status_completed = "Completed";
@@ -446,6 +458,12 @@ words! {
     agent_nothing = "What you and the agent say appears here.";
 
     js_copied = "Copied";
+    js_cancel = "Cancel";
+    js_chosen = "chosen";
+    js_all_chosen = "All that match are chosen";
+    js_changed = "done";
+    js_delete_confirm = "Delete these transcripts and their recordings for good?";
+    js_left = "left";
     js_copy_failed = "Copying failed; select the text yourself.";
     js_failed = "This did not work. Try again.";
     js_offline = "The service cannot be reached.";

@@ -20,6 +20,7 @@ mod service_state;
 mod sign_ins;
 mod speaker_names;
 mod speakers;
+mod tags;
 mod team;
 mod time_limits;
 mod transcript_list;
@@ -64,10 +65,11 @@ pub use service_state::ServiceState;
 pub use sign_ins::SignIn;
 pub use speaker_names::SpeakerNames;
 pub use speakers::{Speaker, SpeakerRefusal};
+pub use tags::{MAX_TAGS, TagChange};
 pub use team::{Invited, InvitedTo, Joined, Role, SEATS};
 pub use time_limits::Tx;
 use time_limits::{Pool, check_released, within};
-pub use transcript_list::{Cursor, HeadQuery, ListQuery, ListedTranscript, TranscriptHead};
+pub use transcript_list::{Cursor, HeadQuery, ListQuery, ListedTranscript, Sort, TranscriptHead};
 pub use transcripts::{
     Created, NewTranscript, Source, Status, StoredWords, Transcript, TranscriptQuery, percent, redacted_audio_key,
 };

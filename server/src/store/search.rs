@@ -6,7 +6,8 @@ use auricle_engine::search_tokens::{TokenKind, tokens};
 use sqlx::Row as _;
 
 use super::search_index::account_token;
-use super::transcript_list::{ListedTranscript, listed};
+use super::tags;
+use super::transcript_list::{ListedTranscript, has_tag, listed, listed_columns};
 use super::{Dialect, Error, Result, Status, Store};
 use crate::ids::{AccountId, TranscriptId};
 
@@ -114,6 +115,7 @@ pub struct SearchQuery {
     pub terms: SearchTerms,
     pub status: Option<Status>,
     pub language: String,
+    pub tag: String,
     /// The place of the last transcript of the page before.
     pub after: Option<i64>,
     pub limit: i64,
@@ -144,13 +146,16 @@ impl Store {
         macro_rules! page {
             ($from:literal, $found:literal, $place:literal) => {
                 concat!(
-                    "SELECT t.id, t.status, t.model, t.title, t.language_code, t.duration_ms, t.progress_ms, t.error,
-                            t.created_at, u.retail_cost_cents, s.place FROM ",
+                    "SELECT ",
+                    listed_columns!(),
+                    ", s.place FROM ",
                     $from,
                     " LEFT JOIN usage_events u ON u.transcript_id = t.id WHERE ",
                     $found,
                     " AND s.account_id = $3 AND t.account_id = $3 AND ($4 = '' OR t.status = $4)
-                       AND ($5 = '' OR t.language_code = $5) ORDER BY ",
+                       AND ($5 = '' OR t.language_code = $5) AND ",
+                    has_tag!("t.id", "$7", "$3"),
+                    " ORDER BY ",
                     $place,
                     " DESC LIMIT $6"
                 )
@@ -177,6 +182,7 @@ impl Store {
             .bind(query.status.map_or("", Status::name))
             .bind(&query.language)
             .bind(query.limit)
+            .bind(tags::key(&query.tag))
             .fetch_all(&self.read)
             .await?;
         let mut found = Vec::with_capacity(rows.len());
@@ -246,6 +252,7 @@ mod tests {
             terms: SearchTerms::new(search).unwrap(),
             status: None,
             language: String::new(),
+            tag: String::new(),
             after: None,
             limit: 10,
         };

@@ -6,7 +6,7 @@ use std::ops::Range;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
-use super::{Result, Source, Status, Store};
+use super::{Result, Source, Status, Store, tags};
 use crate::ids::{AccountId, TranscriptId, UploadId};
 
 /// The length of the part of a title that is searched, in characters.
@@ -40,13 +40,44 @@ impl fmt::Display for Cursor {
     }
 }
 
-/// A page of the list, newest first.
+/// The order of the list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    #[default]
+    Newest,
+    Oldest,
+    Title,
+    Longest,
+    Shortest,
+}
+
+impl Sort {
+    const ALL: [Self; 5] = [Self::Newest, Self::Oldest, Self::Title, Self::Longest, Self::Shortest];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Newest => "newest",
+            Self::Oldest => "oldest",
+            Self::Title => "title",
+            Self::Longest => "longest",
+            Self::Shortest => "shortest",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|sort| sort.name() == name)
+    }
+}
+
+/// A page of the list.
 #[derive(Clone, Debug, Default)]
 pub struct ListQuery {
     /// A part of the title.
     pub search: String,
     pub status: Option<Status>,
     pub language: String,
+    pub tag: String,
+    pub sort: Sort,
     /// The last transcript of the page before.
     pub after: Option<Cursor>,
     pub limit: i64,
@@ -66,6 +97,7 @@ pub struct ListedTranscript {
     /// Its cost; none if it was not billed.
     pub cents: Option<i64>,
     pub created_at: i64,
+    pub tags: Vec<String>,
 }
 
 impl ListedTranscript {
@@ -118,6 +150,34 @@ fn pattern(search: &str) -> String {
     pattern
 }
 
+/// The columns that `listed` reads, of the transcript `t` and its usage `u`.
+macro_rules! listed_columns {
+    () => {
+        "t.id, t.status, t.model, t.title, t.language_code, t.duration_ms, t.progress_ms, t.error, t.created_at,
+         u.retail_cost_cents, (SELECT string_agg(g.tag, ',') FROM transcript_tags g WHERE g.transcript_id = t.id) AS tags"
+    };
+}
+
+/// The condition that a transcript `$id` has a tag, the parameter `$tag`, unless that is empty. `$account` is its account.
+macro_rules! has_tag {
+    ($id:literal, $tag:literal, $account:literal) => {
+        concat!(
+            "(",
+            $tag,
+            " = '' OR ",
+            $id,
+            " IN (SELECT transcript_id FROM transcript_tags WHERE account_id = ",
+            $account,
+            " AND tag_key = ",
+            $tag,
+            "))"
+        )
+    };
+}
+
+pub(super) use has_tag;
+pub(super) use listed_columns;
+
 pub(super) fn listed(row: &AnyRow) -> Result<ListedTranscript> {
     Ok(ListedTranscript {
         id: row.try_get::<String, _>("id")?.into(),
@@ -130,6 +190,7 @@ pub(super) fn listed(row: &AnyRow) -> Result<ListedTranscript> {
         error: row.try_get("error")?,
         cents: row.try_get("retail_cost_cents")?,
         created_at: row.try_get("created_at")?,
+        tags: tags::split(row.try_get("tags")?),
     })
 }
 
@@ -145,30 +206,86 @@ fn head(row: &AnyRow) -> Result<TranscriptHead> {
 }
 
 impl Store {
-    /// A page of an account's transcripts, newest first.
+    /// A page of an account's transcripts.
     pub async fn list_transcripts(&self, account: &AccountId, query: &ListQuery) -> Result<Vec<ListedTranscript>> {
-        let (created_at, id) = query.after.as_ref().map_or((i64::MAX, ""), |at| (at.created_at, at.id.as_str()));
-        let rows = sqlx::query(
-            "SELECT t.id, t.status, t.model, t.title, t.language_code, t.duration_ms, t.progress_ms, t.error, t.created_at,
-                    u.retail_cost_cents
-             FROM (SELECT id, created_at FROM transcripts
-                   WHERE account_id = $1 AND created_at <= $2 AND (created_at < $2 OR id < $3)
-                     AND ($4 = '' OR status = $4) AND ($5 = '' OR language_code = $5)
-                     AND ($6 = '%%' OR title_key LIKE $6 ESCAPE '!')
-                   ORDER BY created_at DESC, id DESC LIMIT $7) AS page
-             JOIN transcripts t ON t.id = page.id LEFT JOIN usage_events u ON u.transcript_id = t.id
-             ORDER BY t.created_at DESC, t.id DESC",
-        )
-        .bind(account.as_str())
-        .bind(created_at)
-        .bind(id)
-        .bind(query.status.map_or("", Status::name))
-        .bind(&query.language)
-        .bind(pattern(&query.search))
-        .bind(query.limit)
-        .fetch_all(&self.read)
-        .await?;
+        macro_rules! page {
+            ($key:literal, $beyond:literal, $order:literal) => {
+                concat!(
+                    "SELECT ",
+                    listed_columns!(),
+                    "
+                     FROM (SELECT id, ",
+                    $key,
+                    " AS place FROM transcripts
+                           WHERE account_id = $1 AND ",
+                    $key,
+                    " ",
+                    $beyond,
+                    "= $2
+                             AND (",
+                    $key,
+                    " ",
+                    $beyond,
+                    " $2 OR id ",
+                    $beyond,
+                    " $3)
+                             AND ($4 = '' OR status = $4) AND ($5 = '' OR language_code = $5)
+                             AND ($6 = '%%' OR title_key LIKE $6 ESCAPE '!') AND ",
+                    has_tag!("id", "$8", "$1"),
+                    "
+                           ORDER BY ",
+                    $key,
+                    " ",
+                    $order,
+                    ", id ",
+                    $order,
+                    " LIMIT $7) AS page
+                     JOIN transcripts t ON t.id = page.id LEFT JOIN usage_events u ON u.transcript_id = t.id
+                     ORDER BY page.place ",
+                    $order,
+                    ", t.id ",
+                    $order
+                )
+            };
+        }
+        let sql = match query.sort {
+            Sort::Newest => page!("created_at", "<", "DESC"),
+            Sort::Oldest => page!("created_at", ">", "ASC"),
+            Sort::Title => page!("COALESCE(title_key, '')", ">", "ASC"),
+            Sort::Longest => page!("COALESCE(duration_ms, -1)", "<", "DESC"),
+            Sort::Shortest => page!("COALESCE(duration_ms, -1)", ">", "ASC"),
+        };
+        let after = query.after.as_ref();
+        let id = after.map_or("", |after| after.id.as_str());
+        let sql = sqlx::query(sql).bind(account.as_str());
+        let sql = match query.sort {
+            Sort::Newest => sql.bind(after.map_or(i64::MAX, |after| after.created_at)),
+            Sort::Oldest => sql.bind(after.map_or(-1, |after| after.created_at)),
+            Sort::Longest | Sort::Shortest => {
+                let before = if query.sort == Sort::Longest { i64::MAX } else { -2 };
+                sql.bind(self.sort_keys(account, after).await?.map_or(before, |(_, length)| length))
+            }
+            Sort::Title => sql.bind(self.sort_keys(account, after).await?.map_or(String::new(), |(title, _)| title)),
+        };
+        let rows = sql
+            .bind(id)
+            .bind(query.status.map_or("", Status::name))
+            .bind(&query.language)
+            .bind(pattern(&query.search))
+            .bind(query.limit)
+            .bind(tags::key(&query.tag))
+            .fetch_all(&self.read)
+            .await?;
         rows.iter().map(listed).collect()
+    }
+
+    /// The title and the length of a transcript, as the list is ordered by them. None if it was deleted: then the list begins anew.
+    async fn sort_keys(&self, account: &AccountId, at: Option<&Cursor>) -> Result<Option<(String, i64)>> {
+        let Some(at) = at else { return Ok(None) };
+        let sql = "SELECT COALESCE(title_key, '') AS title, COALESCE(duration_ms, -1) AS length FROM transcripts
+                   WHERE id = $1 AND account_id = $2";
+        let row = sqlx::query(sql).bind(at.id.as_str()).bind(account.as_str()).fetch_optional(&self.read).await?;
+        row.map(|row| Ok((row.try_get("title")?, row.try_get("length")?))).transpose()
     }
 
     /// The place of a transcript in its account's list.
@@ -242,9 +359,8 @@ impl Store {
     /// A transcript of an account as the list shows it.
     pub async fn listed_transcript(&self, account: &AccountId, id: &TranscriptId) -> Result<Option<ListedTranscript>> {
         let row = sqlx::query(
-            "SELECT t.id, t.status, t.model, t.title, t.language_code, t.duration_ms, t.progress_ms, t.error, t.created_at,
-                    u.retail_cost_cents
-             FROM transcripts t LEFT JOIN usage_events u ON u.transcript_id = t.id WHERE t.id = $1 AND t.account_id = $2",
+            concat!("SELECT ", listed_columns!(), "
+             FROM transcripts t LEFT JOIN usage_events u ON u.transcript_id = t.id WHERE t.id = $1 AND t.account_id = $2"),
         )
         .bind(id.as_str())
         .bind(account.as_str())

@@ -4,7 +4,8 @@ use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
 use super::job_options::JobOptions;
-use super::transcript_list::title_key;
+use super::tags;
+use super::transcript_list::{has_tag, title_key};
 use super::uploads::{MAX_PUT_MS, RowLock, StaleUpload, queue_deletion};
 use super::{Allowance, Result, Store, Topic, Tx};
 use crate::clock;
@@ -309,25 +310,35 @@ impl Store {
         Ok((text, is_last))
     }
 
-    /// A page of an account's transcripts, newest first, and their total number.
-    pub async fn transcripts(&self, account: &AccountId, query: TranscriptQuery) -> Result<(Vec<TranscriptId>, i64)> {
+    /// A page of an account's transcripts, newest first, and their total number; of those with a tag, unless that is empty.
+    pub async fn transcripts(
+        &self,
+        account: &AccountId,
+        query: TranscriptQuery,
+        tag: &str,
+    ) -> Result<(Vec<TranscriptId>, i64)> {
         let status = query.status.map_or("", Status::name);
-        let ids: Vec<String> = sqlx::query_scalar(
-            "SELECT id FROM transcripts WHERE account_id = $1 AND ($2 = '' OR status = $2)
-             ORDER BY created_at DESC, id DESC LIMIT $3 OFFSET $4",
-        )
+        let ids: Vec<String> = sqlx::query_scalar(concat!(
+            "SELECT id FROM transcripts WHERE account_id = $1 AND ($2 = '' OR status = $2) AND ",
+            has_tag!("id", "$5", "$1"),
+            " ORDER BY created_at DESC, id DESC LIMIT $3 OFFSET $4"
+        ))
         .bind(account.as_str())
         .bind(status)
         .bind(query.limit)
         .bind(query.offset)
+        .bind(tags::key(tag))
         .fetch_all(&self.read)
         .await?;
-        let total =
-            sqlx::query_scalar("SELECT COUNT(*) FROM transcripts WHERE account_id = $1 AND ($2 = '' OR status = $2)")
-                .bind(account.as_str())
-                .bind(status)
-                .fetch_one(&self.read)
-                .await?;
+        let total = sqlx::query_scalar(concat!(
+            "SELECT COUNT(*) FROM transcripts WHERE account_id = $1 AND ($2 = '' OR status = $2) AND ",
+            has_tag!("id", "$3", "$1")
+        ))
+        .bind(account.as_str())
+        .bind(status)
+        .bind(tags::key(tag))
+        .fetch_one(&self.read)
+        .await?;
         Ok((ids.into_iter().map(TranscriptId::from).collect(), total))
     }
 

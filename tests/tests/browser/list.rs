@@ -98,3 +98,66 @@ fn a_search_shows_the_sentence_and_leads_to_its_time() {
     browser.go(&format!("{}/transcripts?q=%3Cscript%3E*", service.dashboard()));
     assert!(browser.run("document.body.innerText").contains("No transcript matches"));
 }
+
+/// Transcripts are chosen, tagged and deleted together; the page asks before it deletes.
+#[test]
+fn many_transcripts_are_tagged_and_deleted_together() {
+    let service = Setup::local().with("role", "api").start();
+    let folder = tempfile::tempdir().unwrap();
+    let microphone = folder.path().join("silence.wav");
+    std::fs::write(&microphone, wav(48_000, 16, &[0; 9600])).unwrap();
+    let Some(mut browser) = signed_up(&service, &microphone, "librarian@example.org") else { return };
+    // One more than a page.
+    browser.run(
+        "(async () => {
+             const headers = {
+                 'content-type': 'application/json',
+                 'x-form-token': document.querySelector('meta[name=form-token]').content,
+             }
+             for (let at = 0; at < 51; at++) {
+                 const body = JSON.stringify({ audio_url: 'https://example.com/a.wav', title: `Talk ${at}` })
+                 await fetch('/data/transcripts', { method: 'POST', headers, body })
+             }
+             return true
+         })()",
+    );
+    let list = format!("{}/transcripts", service.dashboard());
+    browser.go(&list);
+    let boxes = "[...document.querySelectorAll('[data-select]')]";
+    assert_eq!(browser.run("document.querySelector('[data-bulk]').hidden"), "true");
+    browser.run(&format!("{boxes}.slice(0, 2).forEach(box => box.click()); true"));
+    assert!(browser.run("document.querySelector('[data-bulk]').innerText").contains("2 chosen"));
+    let export = browser.run("document.querySelector('[data-export=srt]').href");
+    assert!(export.contains("/transcripts/export?ids=tr_") && export.ends_with("&format=srt"), "{export}");
+    browser.run("document.querySelector('[data-bulk] [name=tag]').value = '<b>Board & co</b>'; true");
+    browser.follow("document.querySelector('[data-change=add_tag]').click()");
+    assert_eq!(
+        browser.run("document.querySelectorAll('.tag').length + document.querySelector('.tag').textContent"),
+        "2<b>Board & co</b>"
+    );
+    browser.run(&format!("{boxes}.slice(0, 1).forEach(box => box.click()); true"));
+    pictures(&mut browser, "transcripts-chosen");
+    browser.follow("document.querySelector('.tag').click()");
+    assert_eq!(browser.run(&format!("{boxes}.length")), "2");
+    assert_eq!(browser.run("document.querySelector('[name=tag]').value"), "<b>Board & co</b>");
+
+    // By a heading.
+    browser.go(&list);
+    browser.follow("document.querySelector('th a').click()");
+    assert_eq!(browser.run("document.querySelector('th[aria-sort]').innerText"), "Title");
+    assert_eq!(browser.run("document.querySelector('td.title').innerText"), "Talk 0");
+
+    // All that match, beyond the page. Escape leaves them.
+    browser.run("document.querySelector('[data-select-page]').click(); document.querySelector('[data-everything]').click(); true");
+    assert!(browser.run("document.querySelector('[data-chosen]').innerText").contains("All that match"));
+    browser.run("document.querySelector('[data-change=delete]').click(); true");
+    holds(&mut browser, "the question", "document.querySelector('dialog')?.open");
+    pictures(&mut browser, "transcripts-delete");
+    browser.run("document.querySelector('dialog button').click(); true");
+    holds(&mut browser, "no dialog", "!document.querySelector('dialog')");
+    assert_eq!(browser.run(&format!("{boxes}.length")), "50");
+    browser.run("document.querySelector('[data-change=delete]').click(); true");
+    browser.follow("document.querySelector('dialog .danger').click()");
+    assert!(browser.run("document.body.innerText").contains("Nothing transcribed yet"));
+    assert_eq!(browser.run(NO_FAULTS), "true");
+}

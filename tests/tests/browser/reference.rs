@@ -47,9 +47,13 @@ fn somebody_reads_of_a_request_and_tries_it() {
     // What deletes asks before.
     browser.go(&at("/reference/delete_v2_transcripts_transcript_id"));
     browser.run(&format!("document.querySelector('[name=transcript_id]').value = {id:?}; true"));
-    browser.run(&format!("window.confirm = question => {{ window.asked = question; return false }}; {send}"));
-    assert!(browser.run("window.asked").contains("gone for good"));
+    browser.run(send);
+    assert!(browser.run("document.querySelector('dialog').innerText").contains("gone for good"));
+    pictures(&mut browser, "operation-question");
+    browser.run("document.querySelector('dialog button').click(); true");
+    holds(&mut browser, "no dialog", "!document.querySelector('dialog')");
     assert_eq!(browser.run("document.querySelector('[data-tried]').hidden"), "true");
-    browser.run(&format!("window.confirm = () => true; {send}"));
+    browser.run(send);
+    browser.run("document.querySelector('dialog .danger').click(); true");
     holds(&mut browser, "the end", "document.querySelector('[data-status]').textContent.startsWith('204')");
 }

@@ -2,7 +2,7 @@
 
 use auricle_tests::{PASSWORD, Setup, wav};
 
-use crate::dashboard::{NO_FAULTS, pictures, send, signed_up};
+use crate::dashboard::{NO_FAULTS, holds, pictures, send, signed_up};
 
 #[test]
 fn an_owner_invites_a_member_who_joins_and_is_removed() {
@@ -53,10 +53,14 @@ fn an_owner_invites_a_member_who_joins_and_is_removed() {
     owner.go(&at("/team"));
     pictures(&mut owner, "team");
     // The page asks before it removes somebody.
-    owner.run("window.confirm = question => { window.asked = question; return false }; document.querySelector('form[action$=\"/remove\"]').requestSubmit(); true");
-    assert!(owner.run("window.asked").contains("Remove this member?"));
+    let remove = "document.querySelector('form[action$=\"/remove\"]').requestSubmit()";
+    owner.run(&format!("{remove}; true"));
+    assert!(owner.run("document.querySelector('dialog').innerText").contains("Remove this member?"));
+    owner.run("document.querySelector('dialog button').click(); true");
+    holds(&mut owner, "no dialog", "!document.querySelector('dialog')");
     assert_eq!(owner.run("document.querySelectorAll('form[action$=\"/remove\"]').length"), "1");
-    owner.follow("window.confirm = () => true; document.querySelector('form[action$=\"/remove\"]').requestSubmit()");
+    owner.run(&format!("{remove}; true"));
+    owner.follow("document.querySelector('dialog .danger').click()");
     assert_eq!(owner.run("document.querySelectorAll('form[action$=\"/remove\"]').length"), "0");
     member.go(&at("/transcripts"));
     assert_eq!(member.run("location.pathname"), "/login");

@@ -32,6 +32,7 @@ mod jobs;
 mod known_speakers;
 mod language;
 mod lengths;
+mod library;
 mod limits;
 mod mcp;
 mod numbers;

@@ -118,6 +118,7 @@ async fn list(state: &McpState, account: &AccountId, mut fields: Fields) -> Resu
         language: fields.string_of("language_code", 0..=MAX_ID_CHARS)?.unwrap_or_default(),
         after: cursor(&mut fields)?,
         limit: fields.integer("limit", 1..=100)?.unwrap_or(20),
+        ..ListQuery::default()
     };
     fields.check_all_known()?;
     transcripts::list(state, account, query).await

@@ -1,4 +1,4 @@
-// What all pages use: words, requests, times in the reader's zone, copying, confirmations.
+// What all pages use: words, requests, times in the reader's zone, copying, questions.
 const meta = name => document.querySelector(`meta[name="${name}"]`)?.content ?? ''
 const words = JSON.parse(meta('words') || '{}')
 const find = (selector, within = document) => within.querySelector(selector)
@@ -109,8 +109,34 @@ for (const button of findAll('[data-copy]')) {
   })
 }
 
+/** Asks a question in a dialog of the page. True if the reader agrees. */
+function confirmed(question, action) {
+  return new Promise(done => {
+    const dialog = make('dialog', '', { 'aria-labelledby': 'question' })
+    const actions = make('div', '', { class: 'actions' })
+    const [no, yes] = [make('button', words.cancel, { type: 'button' }), make('button', action, { type: 'button', class: 'danger' })]
+    no.addEventListener('click', () => dialog.close())
+    yes.addEventListener('click', () => dialog.close('yes'))
+    dialog.addEventListener('close', () => {
+      dialog.remove()
+      done(dialog.returnValue === 'yes')
+    })
+    actions.append(no, yes)
+    dialog.append(make('p', question, { id: 'question' }), actions)
+    document.body.append(dialog)
+    dialog.showModal()
+  })
+}
+
 for (const form of findAll('form[data-confirm]')) {
-  form.addEventListener('submit', event => { if (!confirm(form.dataset.confirm)) event.preventDefault() })
+  let agreed = false
+  form.addEventListener('submit', async event => {
+    if (agreed) return (agreed = false)
+    event.preventDefault()
+    const button = find('button:not([type=button])', form)
+    agreed = await confirmed(form.dataset.confirm, button.ariaLabel ?? button.textContent.trim())
+    if (agreed) form.requestSubmit()
+  })
 }
 
 // Filters apply as soon as they are chosen.
@@ -186,7 +212,7 @@ async function followRows(rows) {
         const running = state?.status === 'queued' || state?.status === 'processing'
         if (!running) rows.delete(id)
         // One that was deleted stays as it was last seen.
-        if (state) showRow(row, state, running)
+        if (state) showRow(row, state)
       }
     } catch (error) {
       if (!passes(error)) throw error
@@ -196,10 +222,29 @@ async function followRows(rows) {
   }
 }
 
-function showRow(row, state, running) {
+/** The time that a job still takes by its speed so far; empty until that is known. `seen` keeps what was seen of it first. */
+function timeLeft(seen, state) {
+  if (state.status !== 'processing' || !state.duration_ms) return ''
+  // A job that begins again has gone back.
+  if (!seen.since || state.progress_ms < seen.from) Object.assign(seen, { since: Date.now(), from: state.progress_ms })
+  const [done, took] = [state.progress_ms - seen.from, Date.now() - seen.since]
+  if (done <= 0 || took < 2000) return ''
+  return `${clockOf((state.duration_ms - state.progress_ms) / done * took)} ${words.left}`
+}
+
+/** Percentage and time left, as they stand behind a status. */
+function progressOf(seen, state) {
+  const running = state.status === 'queued' || state.status === 'processing'
+  const percent = running && state.percent != null ? `${state.percent} %` : ''
+  return [percent, timeLeft(seen, state)].filter(Boolean).join(' · ')
+}
+
+const seenRows = new WeakMap()
+function showRow(row, state) {
   const badge = find('[data-status]', row)
+  if (!seenRows.has(row)) seenRows.set(row, {})
   badge.className = `badge ${state.status}`
-  badge.textContent = state.status_name + (running && state.percent != null ? ` ${state.percent} %` : '')
+  badge.textContent = [state.status_name, progressOf(seenRows.get(row), state)].filter(Boolean).join(' ')
   for (const name of ['length', 'language', 'cost']) find(`[data-${name}]`, row).textContent = state[name] ?? ''
 }
 
