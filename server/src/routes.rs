@@ -16,8 +16,8 @@ use crate::compat::assemblyai::{files, streaming};
 use crate::compat::{asr_webservice, deepgram, mcp, whisper_server};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{
-    self, assets, audio, checkout, forgot, frame, join, keys, library, openid, operator, playground, reference,
-    sign_in, speakers as speaker_labels, stripe_events, team, usage, welcome,
+    self, assets, audio, checkout, forgot, frame, join, keys, library, openid, operator, playground, presets,
+    reference, sign_in, speakers as speaker_labels, stripe_events, team, usage, welcome,
 };
 use crate::http::response::{ApiError, Response, Result};
 use crate::live::{agent, realtime};
@@ -762,6 +762,8 @@ pub static ROUTES: &[Route] = &[
         "/data/transcripts/{transcript_id}/progress",
         handler!(dashboard::transcripts::progress, dashboard),
     ),
+    script(Method::POST, "/data/presets", handler!(presets::keep, dashboard)),
+    script(Method::POST, "/data/presets/delete", handler!(presets::delete, dashboard)),
     script(Method::POST, "/data/transcripts/change", handler!(library::change, dashboard)),
     script(Method::GET, "/data/transcripts/progress", handler!(dashboard::transcripts::progress_of_rows, dashboard)),
     script(Method::POST, "/data/transcripts/{transcript_id}/speakers", handler!(speaker_labels::name, dashboard)),

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::found::Found;
 use super::frame::{Frame, Section, page, private};
+use super::playground::UploadForm;
 use super::shown::language;
 use super::speakers::text_by_speaker;
 use super::starters::StarterNotice;
@@ -173,6 +174,7 @@ struct ListPage {
     /// No transcript was ever created, so there is nothing to search.
     is_new: bool,
     starter: Option<StarterNotice>,
+    form: UploadForm,
 }
 
 /// `GET /transcripts`
@@ -195,7 +197,9 @@ pub async fn list(state: Arc<DashboardState>, request: RequestContext) -> Result
     let rows: Vec<Row> =
         entries.into_iter().map(|entry| Row { found: entry.sentence.map(Found::new), ..row(entry.listed) }).collect();
     let is_first = Cursor::parse(&after).is_none() && after.parse::<i64>().is_err();
+    let form = UploadForm::new(&state, account).await?;
     page(&ListPage {
+        form,
         starter: StarterNotice::new(&state, &frame, rows.iter().map(|row| row.model.as_str())),
         frame,
         is_new: rows.is_empty() && is_first && filter.is_empty(),

@@ -23,6 +23,7 @@ pub mod openid;
 pub mod operator;
 mod passwords;
 pub mod playground;
+pub mod presets;
 mod provider_button;
 mod pulls;
 pub mod reference;

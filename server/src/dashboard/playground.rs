@@ -5,6 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use auricle_engine::{Catalog, Engine, SecondPass, SpeakOptions};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::DashboardState;
 use super::frame::{Frame, Section, page};
@@ -14,6 +15,7 @@ use crate::billing::{PRICES, ProductKind};
 use crate::context::RequestContext;
 use crate::http::response::Result;
 use crate::http::response::{ApiError, Response};
+use crate::ids::AccountId;
 use crate::languages::REALTIME;
 
 /// A model and its languages, for the script.
@@ -44,12 +46,15 @@ fn models(catalog: &Catalog, second_pass: &SecondPass, kind: ProductKind) -> Vec
     models.collect()
 }
 
-/// The form that transcribes files, which two pages have.
+/// The form that transcribes files, which three pages have.
 pub struct UploadForm {
     /// Models and languages, as JSON.
     pub models: String,
     pub model_ids: Vec<ModelChoice>,
     pub has_speakers: bool,
+    /// Options by the names of presets, as JSON.
+    pub presets: String,
+    pub preset_names: Vec<String>,
     /// The API's URL, for the code.
     pub api: String,
 }
@@ -57,11 +62,17 @@ pub struct UploadForm {
 impl UploadForm {
     /// # Errors
     /// If it cannot be written.
-    pub fn new(state: &DashboardState) -> Result<Self> {
+    pub async fn new(state: &DashboardState, account: &AccountId) -> Result<Self> {
+        let presets = state.store.presets(account).await?;
+        let parsed = presets.iter().map(|(name, options)| Ok((name, serde_json::from_str::<Value>(options)?)));
+        let parsed: serde_json::Result<Vec<_>> = parsed.collect();
+        let parsed = parsed.map_err(|error| ApiError::internal(&error))?;
         let models = models(&state.catalog, &state.second_pass, ProductKind::Prerecorded);
         Ok(Self {
             models: json(&models)?,
             model_ids: models,
+            presets: json(&parsed)?,
+            preset_names: presets.into_iter().map(|(name, _)| name).collect(),
             has_speakers: state.catalog.diarizer().is_some(),
             api: api(state),
         })
@@ -124,7 +135,8 @@ fn api(state: &DashboardState) -> String {
 /// `GET /playground`
 pub async fn file(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
     let frame = Frame::new(&state, &request, Section::Playground, EN.playground).await?;
-    page(&FilePage { frame, tab: "file", form: UploadForm::new(&state)? })
+    let form = UploadForm::new(&state, &request.account()?.id).await?;
+    page(&FilePage { frame, tab: "file", form })
 }
 
 /// `GET /playground/live`

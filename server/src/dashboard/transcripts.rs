@@ -41,6 +41,8 @@ pub struct Row {
     pub language: String,
     pub length: String,
     pub cost: String,
+    /// Why it failed.
+    pub error: String,
     pub created: Time,
     /// Hundredths of the audio that are done.
     pub percent: Option<i64>,
@@ -78,6 +80,7 @@ pub fn row(listed: ListedTranscript) -> Row {
         language: listed.language_code.as_deref().map(language).unwrap_or_default(),
         length: listed.duration_ms.map(duration).unwrap_or_default(),
         cost: listed.cents.map(dollars).unwrap_or_default(),
+        error: listed.error.unwrap_or_default(),
         created: Time::new(listed.created_at),
         is_running: is_running(listed.status),
         tags: listed.tags.into_iter().map(with_address).collect(),
@@ -96,7 +99,8 @@ struct NewPage {
 /// `GET /transcripts/new`
 pub async fn new(state: Arc<DashboardState>, request: RequestContext) -> Result<Response> {
     let frame = Frame::new(&state, &request, Section::Transcripts, EN.transcript_new).await?;
-    page(&NewPage { frame, form: UploadForm::new(&state)? })
+    let form = UploadForm::new(&state, &request.account()?.id).await?;
+    page(&NewPage { frame, form })
 }
 
 #[derive(Template)]

@@ -205,6 +205,12 @@ words! {
     status_processing = "Processing";
     status_completed = "Completed";
     status_error = "Failed";
+    preset = "Preset";
+    preset_none = "None";
+    preset_keep = "Keep these options as a preset";
+    preset_delete = "Delete this preset";
+    cancel = "Cancel";
+    upload_begin = "Transcribe all";
     drop = "Drop audio or video here";
     drop_or = "or";
     drop_choose = "choose files";
@@ -464,6 +470,9 @@ words! {
     js_changed = "done";
     js_delete_confirm = "Delete these transcripts and their recordings for good?";
     js_left = "left";
+    js_preset_question = "Name of the preset";
+    js_preset_keep = "Keep";
+    js_preset_kept = "Kept";
     js_copy_failed = "Copying failed; select the text yourself.";
     js_failed = "This did not work. Try again.";
     js_offline = "The service cannot be reached.";

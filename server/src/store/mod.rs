@@ -11,6 +11,7 @@ mod live_sessions;
 mod mail_outbox;
 mod nodes;
 mod notify;
+mod presets;
 mod read_batcher;
 mod retention;
 mod schema;

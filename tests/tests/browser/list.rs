@@ -151,13 +151,13 @@ fn many_transcripts_are_tagged_and_deleted_together() {
     browser.run("document.querySelector('[data-select-page]').click(); document.querySelector('[data-everything]').click(); true");
     assert!(browser.run("document.querySelector('[data-chosen]').innerText").contains("All that match"));
     browser.run("document.querySelector('[data-change=delete]').click(); true");
-    holds(&mut browser, "the question", "document.querySelector('dialog')?.open");
+    holds(&mut browser, "the question", "document.querySelector('.question')?.open");
     pictures(&mut browser, "transcripts-delete");
-    browser.run("document.querySelector('dialog button').click(); true");
-    holds(&mut browser, "no dialog", "!document.querySelector('dialog')");
+    browser.run("document.querySelector('.question button').click(); true");
+    holds(&mut browser, "no dialog", "!document.querySelector('.question')");
     assert_eq!(browser.run(&format!("{boxes}.length")), "50");
     browser.run("document.querySelector('[data-change=delete]').click(); true");
-    browser.follow("document.querySelector('dialog .danger').click()");
+    browser.follow("document.querySelector('.question .danger').click()");
     assert!(browser.run("document.body.innerText").contains("Nothing transcribed yet"));
     assert_eq!(browser.run(NO_FAULTS), "true");
 }

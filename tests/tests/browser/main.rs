@@ -9,6 +9,7 @@ mod operator;
 mod reference;
 mod team;
 mod transcript;
+mod upload;
 mod webhooks;
 
 use auricle_tests::{Browser, Setup, eventually, repository, spoken, wav};

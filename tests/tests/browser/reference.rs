@@ -48,12 +48,12 @@ fn somebody_reads_of_a_request_and_tries_it() {
     browser.go(&at("/reference/delete_v2_transcripts_transcript_id"));
     browser.run(&format!("document.querySelector('[name=transcript_id]').value = {id:?}; true"));
     browser.run(send);
-    assert!(browser.run("document.querySelector('dialog').innerText").contains("gone for good"));
+    assert!(browser.run("document.querySelector('.question').innerText").contains("gone for good"));
     pictures(&mut browser, "operation-question");
-    browser.run("document.querySelector('dialog button').click(); true");
-    holds(&mut browser, "no dialog", "!document.querySelector('dialog')");
+    browser.run("document.querySelector('.question button').click(); true");
+    holds(&mut browser, "no dialog", "!document.querySelector('.question')");
     assert_eq!(browser.run("document.querySelector('[data-tried]').hidden"), "true");
     browser.run(send);
-    browser.run("document.querySelector('dialog .danger').click(); true");
+    browser.run("document.querySelector('.question .danger').click(); true");
     holds(&mut browser, "the end", "document.querySelector('[data-status]').textContent.startsWith('204')");
 }

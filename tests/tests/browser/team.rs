@@ -55,12 +55,12 @@ fn an_owner_invites_a_member_who_joins_and_is_removed() {
     // The page asks before it removes somebody.
     let remove = "document.querySelector('form[action$=\"/remove\"]').requestSubmit()";
     owner.run(&format!("{remove}; true"));
-    assert!(owner.run("document.querySelector('dialog').innerText").contains("Remove this member?"));
-    owner.run("document.querySelector('dialog button').click(); true");
-    holds(&mut owner, "no dialog", "!document.querySelector('dialog')");
+    assert!(owner.run("document.querySelector('.question').innerText").contains("Remove this member?"));
+    owner.run("document.querySelector('.question button').click(); true");
+    holds(&mut owner, "no dialog", "!document.querySelector('.question')");
     assert_eq!(owner.run("document.querySelectorAll('form[action$=\"/remove\"]').length"), "1");
     owner.run(&format!("{remove}; true"));
-    owner.follow("document.querySelector('dialog .danger').click()");
+    owner.follow("document.querySelector('.question .danger').click()");
     assert_eq!(owner.run("document.querySelectorAll('form[action$=\"/remove\"]').length"), "0");
     member.go(&at("/transcripts"));
     assert_eq!(member.run("location.pathname"), "/login");

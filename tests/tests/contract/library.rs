@@ -218,3 +218,43 @@ for n in z.namelist(): print(n, z.read(n)[:40])";
     assert_eq!(read(&mut stranger, &format!("/transcripts/export?ids={heard}")), "");
     assert_eq!(visitor.get("/transcripts/export?format=exe").status, 404);
 }
+
+#[test]
+fn presets_are_kept_for_the_account() {
+    let service = Setup::local().with("role", "api").start();
+    let (mut visitor, mut stranger) = (Visitor::signed_up(&service), Visitor::signed_up(&service));
+    let keep = |visitor: &mut Visitor, name: &str, options: Value| {
+        visitor.ask("/data/presets", &json!({"name": name, "options": options}))
+    };
+    let kept =
+        keep(&mut visitor, "  <b>Board</b>  talks ", json!({"model": "svc-fast", "keyterms_prompt": ["</script>\""]}))
+            .ok();
+    assert_eq!(kept["name"], "<b>Board</b> talks");
+    keep(&mut visitor, "<b>Board</b> talks", json!({"model": "svc-best"})).ok();
+    for path in ["/transcripts", "/transcripts/new", "/playground"] {
+        let page = visitor.get(path);
+        assert_eq!(page.text().matches("Board").count(), 3, "in the data, and as value and name of a choice");
+        assert!(page.text().contains("svc-best") && !page.text().contains("<b>Board"), "{path}");
+        assert!(!stranger.get(path).text().contains("Board"), "{path}");
+    }
+    let long = "a".repeat(41);
+    for (name, options) in [
+        (long.as_str(), json!({})),
+        (" ", json!({})),
+        ("a\u{202e}b", json!({})),
+        ("a", json!([])),
+        ("a", json!({"x": "a".repeat(17 << 10)})),
+    ] {
+        keep(&mut visitor, name, options).error(422, "validation_error");
+    }
+    for at in 1..50 {
+        keep(&mut visitor, &format!("p{at}"), json!({})).ok();
+    }
+    keep(&mut visitor, "one more", json!({})).error(422, "validation_error");
+    keep(&mut visitor, "p1", json!({"model": "x"})).ok();
+    let gone = json!({"name": "<b>Board</b> talks"});
+    stranger.ask("/data/presets/delete", &gone).error(404, "not_found");
+    visitor.ask("/data/presets/delete", &gone).ok();
+    visitor.ask("/data/presets/delete", &gone).error(404, "not_found");
+    assert!(!visitor.get("/transcripts/new").text().contains("Board"));
+}

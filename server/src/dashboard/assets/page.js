@@ -109,20 +109,22 @@ for (const button of findAll('[data-copy]')) {
   })
 }
 
-/** Asks a question in a dialog of the page. True if the reader agrees. */
-function confirmed(question, action) {
+/** Asks a question in a dialog of the page. True if the reader agrees; with `field`, the attributes of one, what was written there. */
+function confirmed(question, action, field) {
   return new Promise(done => {
-    const dialog = make('dialog', '', { 'aria-labelledby': 'question' })
+    const dialog = make('dialog', '', { class: 'question', 'aria-labelledby': 'question' })
     const actions = make('div', '', { class: 'actions' })
-    const [no, yes] = [make('button', words.cancel, { type: 'button' }), make('button', action, { type: 'button', class: 'danger' })]
+    const [no, yes] = [make('button', words.cancel, { type: 'button' }), make('button', action, { type: 'button', class: field ? 'primary' : 'danger' })]
+    const input = field && make('input', '', { 'aria-labelledby': 'question', ...field })
     no.addEventListener('click', () => dialog.close())
     yes.addEventListener('click', () => dialog.close('yes'))
+    input?.addEventListener('keydown', event => { if (event.key === 'Enter' && !event.isComposing) yes.click() })
     dialog.addEventListener('close', () => {
       dialog.remove()
-      done(dialog.returnValue === 'yes')
+      done(dialog.returnValue === 'yes' && (input ? input.value.trim() : true))
     })
     actions.append(no, yes)
-    dialog.append(make('p', question, { id: 'question' }), actions)
+    dialog.append(make('p', question, { id: 'question' }), ...(input ? [input] : []), actions)
     document.body.append(dialog)
     dialog.showModal()
   })
@@ -245,6 +247,9 @@ function showRow(row, state) {
   if (!seenRows.has(row)) seenRows.set(row, {})
   badge.className = `badge ${state.status}`
   badge.textContent = [state.status_name, progressOf(seenRows.get(row), state)].filter(Boolean).join(' ')
+  const reason = find('[data-reason]', row)
+  reason.textContent = state.error ?? ''
+  reason.hidden = !state.error
   for (const name of ['length', 'language', 'cost']) find(`[data-${name}]`, row).textContent = state[name] ?? ''
 }
 

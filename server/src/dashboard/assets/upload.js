@@ -41,8 +41,9 @@ function jobLine(name) {
   const state = make('span', words.starting, { class: 'badge' })
   const title = make('span', name, { class: 'strong name' })
   const links = make('span', '', { class: 'links' })
+  const reason = make('p', '', { class: 'reason', hidden: '' })
   bar.ariaLabel = name
-  line.append(title, state, bar, links)
+  line.append(title, state, bar, links, reason)
   find('[data-jobs]').hidden = false
   find('.jobs').prepend(line)
   return {
@@ -52,6 +53,11 @@ function jobLine(name) {
       if (value == null) bar.removeAttribute('value')
       else bar.value = value
       bar.hidden = kind === 'completed' || kind === 'error'
+    },
+    fail(why) {
+      this.show('error', words.error)
+      reason.textContent = why
+      reason.hidden = false
     },
     link(text, href) { links.replaceChildren(make('a', text, { href })) },
     retry(again) {
@@ -94,18 +100,15 @@ async function transcribe(source, options) {
     const page = `/transcripts/${created.id}`
     line.title(page)
     line.show('processing', words.queued)
+    const seen = {}
     const end = await watchTranscript(created.id, state => {
-      const running = state.status === 'queued' || state.status === 'processing'
-      const percent = running && state.percent != null ? ` ${state.percent} %` : ''
-      line.show(state.status, words[state.status] + percent, state.percent)
+      line.show(state.status, [words[state.status], progressOf(seen, state)].filter(Boolean).join(' '), state.percent)
     })
-    if (end.status === 'error') {
-      line.show('error', words.error)
-      toast(end.error ?? words.error)
-    } else line.link(words.open, page)
+    if (end.status === 'error') line.fail(end.error ?? words.error)
+    else line.link(words.open, page)
     await showResult(created.id, end)
   } catch (error) {
-    line.show('error', error.message)
+    line.fail(error.message)
     line.retry(() => transcribe(source, options))
   }
 }
@@ -125,31 +128,104 @@ async function showResult(id, end) {
   }
 }
 
+/** Presets of the form: options that the account keeps. */
+function usePresets(form) {
+  const presets = new Map(JSON.parse(form.dataset.presets))
+  const { preset } = form.elements
+  const remove = find('[data-preset-delete]', form)
+  const apply = () => {
+    const options = presets.get(preset.value)
+    remove.hidden = !options
+    if (!options) return
+    const { elements } = form
+    if (findAll('option', elements.model).some(option => option.value === options.model)) elements.model.value = options.model
+    elements.model.dispatchEvent(new Event('change', { bubbles: true }))
+    elements.language_code.value = options.language_code ?? ''
+    if (elements.language_code.selectedIndex < 0) elements.language_code.value = ''
+    elements.webhook_url.value = options.webhook_url ?? ''
+    elements.keyterms_prompt.value = (options.keyterms_prompt ?? []).join('\n')
+    for (const name of FLAGS) elements[name].checked = options[name] === true && !elements[name].disabled
+  }
+  preset.addEventListener('change', apply)
+  find('[data-preset-keep]', form).addEventListener('click', async () => {
+    const name = await confirmed(words.preset_question, words.preset_keep, { maxlength: 40, value: preset.value })
+    if (!name) return
+    // A title is of one file.
+    const { title, ...options } = optionsOf(form)
+    try {
+      const kept = await ask('/data/presets', { name, options })
+      if (!presets.has(kept.name)) preset.append(make('option', kept.name, { value: kept.name }))
+      presets.set(kept.name, options)
+      preset.value = kept.name
+      apply()
+      toast(words.preset_kept)
+    } catch (error) {
+      toast(error.message)
+    }
+  })
+  remove.addEventListener('click', async () => {
+    try {
+      await ask('/data/presets/delete', { name: preset.value })
+      presets.delete(preset.value)
+      preset.selectedOptions[0].remove()
+      preset.value = ''
+      apply()
+    } catch (error) {
+      toast(error.message)
+    }
+  })
+}
+
 if (uploadForm) {
   followModel(uploadForm)
+  usePresets(uploadForm)
   const drop = find('[data-drop]')
-  const take = files => { for (const file of files) transcribe(file, optionsOf(uploadForm)) }
+  // On the list of transcripts the form stands in a dialog, which opens with the files.
+  const dialog = find('[data-upload-dialog]')
+  let waiting = []
+  const take = files => {
+    if (!dialog) return files.forEach(file => transcribe(file, optionsOf(uploadForm)))
+    waiting.push(...files)
+    find('[data-waiting]').replaceChildren(...waiting.map(file => make('li', file.name ?? file.url)))
+    if (!dialog.open && waiting.length) dialog.showModal()
+  }
+  const begin = () => {
+    for (const file of waiting) transcribe(file, optionsOf(uploadForm))
+    dialog.close()
+  }
   let inside = 0
-  addEventListener('dragenter', event => { event.preventDefault(); inside++; drop.classList.add('over') })
-  addEventListener('dragleave', () => { if (--inside <= 0) drop.classList.remove('over') })
-  addEventListener('dragover', event => event.preventDefault())
+  const over = on => {
+    drop.classList.toggle('over', on)
+    document.body.classList.toggle('dropping', on)
+  }
+  const hasFiles = event => event.dataTransfer?.types.includes('Files')
+  addEventListener('dragenter', event => { if (hasFiles(event)) { event.preventDefault(); inside++; over(true) } })
+  addEventListener('dragleave', event => { if (hasFiles(event) && --inside <= 0) over(false) })
+  addEventListener('dragover', event => { if (hasFiles(event)) event.preventDefault() })
   addEventListener('drop', event => {
+    if (!hasFiles(event)) return
     event.preventDefault()
     inside = 0
-    drop.classList.remove('over')
-    take(event.dataTransfer.files)
+    over(false)
+    take([...event.dataTransfer.files])
   })
   uploadForm.elements.file.addEventListener('change', event => {
-    take(event.target.files)
+    take([...event.target.files])
     event.target.value = ''
   })
   uploadForm.addEventListener('submit', event => {
     event.preventDefault()
     const url = uploadForm.elements.url.value.trim()
     if (!url) return toast(words.no_file)
-    transcribe({ url }, optionsOf(uploadForm))
+    take([{ url }])
     uploadForm.elements.url.value = ''
+    if (dialog) begin()
   })
+  if (dialog) {
+    find('[data-drop-begin]').addEventListener('click', begin)
+    find('[data-drop-cancel]').addEventListener('click', () => dialog.close())
+    dialog.addEventListener('close', () => { waiting = [] })
+  }
 }
 
 /** Code as a language quotes it. */
