@@ -99,39 +99,60 @@ impl Transcript {
 
     /// Cuts words that have changed into utterances, if there are any, by their labels.
     fn cut_utterances_again(&mut self) {
-        if self.utterances.is_none() {
-            return;
+        if self.utterances.is_some() {
+            self.cut_utterances(&numbered(&self.words));
         }
-        let mut labels = Vec::new();
-        let speakers = self.words.iter().map(|word| {
-            labels.iter().position(|label| *label == word.speaker).unwrap_or_else(|| {
-                labels.push(word.speaker.clone());
-                labels.len() - 1
-            })
-        });
-        let speakers: Vec<usize> = speakers.collect();
-        self.cut_utterances(&speakers);
     }
 
     /// Cuts the words into utterances, given each word's speaker, numbered by first word.
     pub(crate) fn cut_utterances(&mut self, speakers: &[usize]) {
-        let spans: Vec<_> = self.words.iter().map(|word| word.start..word.end).collect();
-        let utterances = words::utterances(&spans, speakers);
-        self.utterances = Some(utterances.iter().map(|one| self.utterance(one)).collect());
+        self.utterances = Some(cut(&self.words, speakers, |speaker, _| words::label(speaker)));
     }
 
-    fn utterance(&self, found: &words::Utterance) -> Utterance {
-        let own: Vec<_> = found.words.iter().filter_map(|at| self.words.get(*at)).cloned().collect();
+    /// The text of words, as [`Transcript::text`] has it.
+    #[must_use]
+    pub fn text_of(words: &[Word]) -> String {
+        joined(words)
+    }
+}
+
+impl Utterance {
+    /// Cuts words into utterances by their labels, which stay as they are.
+    #[must_use]
+    pub fn of_words(words: &[Word]) -> Vec<Self> {
+        let label = |_, own: &[Word]| own.first().and_then(|word| word.speaker.clone()).unwrap_or_default();
+        cut(words, &numbered(words), label)
+    }
+}
+
+/// The speaker of each word, numbered by first word.
+fn numbered(words: &[Word]) -> Vec<usize> {
+    let mut labels = Vec::new();
+    let speakers = words.iter().map(|word| {
+        labels.iter().position(|label| *label == &word.speaker).unwrap_or_else(|| {
+            labels.push(&word.speaker);
+            labels.len() - 1
+        })
+    });
+    speakers.collect()
+}
+
+/// Cuts words into utterances, given each word's speaker. `label` gives that of a speaker with these words.
+fn cut(words: &[Word], speakers: &[usize], label: impl Fn(usize, &[Word]) -> String) -> Vec<Utterance> {
+    let spans: Vec<_> = words.iter().map(|word| word.start..word.end).collect();
+    let utterance = |found: words::Utterance| {
+        let own: Vec<_> = found.words.iter().filter_map(|at| words.get(*at)).cloned().collect();
         let segment = segments::whole(&own);
         Utterance {
-            speaker: words::label(found.speaker),
+            speaker: label(found.speaker, &own),
             speaker_name: name_of(&own),
             text: segment.text,
             start: segment.start,
             end: segment.end,
             confidence: segment.confidence,
         }
-    }
+    };
+    words::utterances(&spans, speakers).into_iter().map(utterance).collect()
 }
 
 /// The name that most words have, if it is three quarters of them.

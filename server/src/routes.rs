@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use hyper::Method;
 
 use crate::api::{
-    billing, chat, health, models, openai, speakers, tags, transcript_search, transcripts, understanding, uploads,
+    billing, chat, edits, health, models, openai, speakers, tags, transcript_search, transcripts, understanding, uploads,
     voices, webhooks,
 };
 use crate::auth::openid as auth_openid;
@@ -155,7 +155,8 @@ impl OperationDoc {
 }
 
 /// The query of both formats of subtitles.
-const SUBTITLE_PARAMETERS: [&str; 4] = ["chars_per_caption", "max_line_width", "max_line_count", "highlight_words"];
+const SUBTITLE_PARAMETERS: [&str; 5] =
+    ["chars_per_caption", "max_line_width", "max_line_count", "highlight_words", "original"];
 
 const fn api(method: Method, path: &'static str, handler: Handler, doc: OperationDoc) -> Route {
     Route { surface: Surface::Api, method, path, access: Access::ApiKey, handler, doc: Some(doc) }
@@ -225,7 +226,17 @@ pub static ROUTES: &[Route] = &[
         Method::GET,
         "/v2/transcripts/{transcript_id}",
         handler!(transcripts::get, transcripts),
-        doc("transcripts", "Get a transcript", ResponseContent::Json("Transcript")).fails(&[404]),
+        doc("transcripts", "Get a transcript", ResponseContent::Json("Transcript"))
+            .with(&["original"])
+            .fails(&[404, 422]),
+    ),
+    api(
+        Method::PATCH,
+        "/v2/transcripts/{transcript_id}",
+        handler!(edits::patch, transcripts),
+        doc("transcripts", "Edit the title, the words and the speakers", ResponseContent::Json("EditedTranscript"))
+            .takes("EditTranscript")
+            .fails(&[404, 409, 413, 415, 422]),
     ),
     api(
         Method::DELETE,
@@ -261,20 +272,24 @@ pub static ROUTES: &[Route] = &[
         Method::GET,
         "/v2/transcripts/{transcript_id}/sentences",
         handler!(transcripts::sentences, transcripts),
-        doc("transcripts", "Timed sentences", ResponseContent::Json("Sentences")).fails(&[404, 409]),
+        doc("transcripts", "Timed sentences", ResponseContent::Json("Sentences"))
+            .with(&["original"])
+            .fails(&[404, 409, 422]),
     ),
     api(
         Method::GET,
         "/v2/transcripts/{transcript_id}/paragraphs",
         handler!(transcripts::paragraphs, transcripts),
-        doc("transcripts", "Timed paragraphs", ResponseContent::Json("Paragraphs")).fails(&[404, 409]),
+        doc("transcripts", "Timed paragraphs", ResponseContent::Json("Paragraphs"))
+            .with(&["original"])
+            .fails(&[404, 409, 422]),
     ),
     api(
         Method::GET,
         "/v2/transcripts/{transcript_id}/word-search",
         handler!(transcripts::word_search, transcripts),
         doc("transcripts", "Occurrences of words and phrases", ResponseContent::Json("WordSearch"))
-            .with(&["words"])
+            .with(&["words", "original"])
             .fails(&[400, 404, 409, 422]),
     ),
     api(
@@ -769,6 +784,7 @@ pub static ROUTES: &[Route] = &[
     script(Method::POST, "/data/transcripts/{transcript_id}/speakers", handler!(speaker_labels::name, dashboard)),
     // The handlers of the API, for the scripts of the pages.
     script(Method::POST, "/data/transcripts", handler!(transcripts::create, transcripts)),
+    script(Method::PATCH, "/data/transcripts/{transcript_id}", handler!(edits::patch, transcripts)),
     script(Method::GET, "/data/transcripts/{transcript_id}/paragraphs", handler!(transcripts::paragraphs, transcripts)),
     script(Method::POST, "/data/uploads/sign", handler!(uploads::sign, uploads)),
     script(Method::POST, "/data/uploads/{upload_id}/complete", handler!(uploads::complete, uploads)),
@@ -891,8 +907,8 @@ mod tests {
     #[test]
     fn unknown_methods_and_paths_have_no_route() {
         let router = Router::new(&[Surface::Api]);
-        let found = router.find(&Method::PATCH, "/v2/transcripts/tr_1");
-        assert_eq!(found.refusal().message, "This path takes GET, DELETE, HEAD.");
+        let found = router.find(&Method::PUT, "/v2/transcripts/tr_1");
+        assert_eq!(found.refusal().message, "This path takes GET, PATCH, DELETE, HEAD.");
         for path in [
             "/",
             "/v2",

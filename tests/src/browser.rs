@@ -133,6 +133,11 @@ impl Browser {
         }
     }
 
+    /// Types a text where the cursor stands, in the place of what is selected.
+    pub fn type_text(&mut self, text: &str) {
+        self.ask("Input.insertText", &json!({ "text": text }));
+    }
+
     /// Sets the size of the page in pixels, and its colours.
     pub fn view(&mut self, width: u32, height: u32, dark: bool) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });

@@ -19,7 +19,7 @@ use crate::store::{JobOptions, NewTranscript, Source, Store, UploadStatus};
 use crate::visible;
 
 /// The longest title.
-const MAX_TITLE_CHARS: usize = 500;
+pub const MAX_TITLE_CHARS: usize = 500;
 
 /// The longest URL.
 pub const MAX_URL_CHARS: usize = 4096;

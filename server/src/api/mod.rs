@@ -4,6 +4,7 @@ pub mod billing;
 pub mod chat;
 mod chat_request;
 pub mod create;
+pub mod edits;
 pub mod form;
 pub mod health;
 pub mod language;

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::http::response::{ApiError, Response, Result, json_stream, json_text};
 use crate::http::response_body::ResponseBroken;
 use crate::ids::{AccountId, TranscriptId};
-use crate::store::{self, Status, Store, StoredWords, Transcript, TranscriptQuery, percent};
+use crate::store::{self, LargeWords, Status, Store, StoredWords, Transcript, TranscriptQuery, percent};
 
 /// The body of a transcript without its words.
 #[derive(Serialize)]
@@ -31,6 +31,7 @@ struct Body<'a> {
     error: Option<&'a str>,
     created_at: String,
     completed_at: Option<String>,
+    version: i64,
 }
 
 /// The analysis of a transcript of which none was asked, and of one that is not completed.
@@ -65,6 +66,7 @@ fn render(transcript: &Transcript, status: Status) -> serde_json::Result<String>
         error: transcript.error.as_deref(),
         created_at: clock::iso(transcript.created_at),
         completed_at: transcript.completed_at.map(clock::iso),
+        version: transcript.version,
     };
     let mut text = serde_json::to_string(&body)?;
     text.pop();
@@ -105,7 +107,7 @@ pub fn one(store: &Store, transcript: &Arc<Transcript>, status: Status) -> Resul
         ids: Vec::new().into_iter(),
         has_begun: true,
         ready: Some(text),
-        words: Some(WordsLeft { id: transcript.id.clone(), part: 0 }),
+        words: Some(WordsLeft { of: LargeWords::of(transcript), part: 0 }),
         end: None,
     };
     Ok(json_stream(parts.stream()))
@@ -143,7 +145,7 @@ struct Parts {
 
 /// The words of a long transcript, from a part on.
 struct WordsLeft {
-    id: TranscriptId,
+    of: LargeWords,
     part: i64,
 }
 
@@ -163,7 +165,7 @@ impl Parts {
             return Ok(Some(ready));
         }
         if let Some(words) = &mut self.words {
-            let (mut text, is_last) = self.store.words_part(&words.id, words.part).await?;
+            let (mut text, is_last) = self.store.words_part(&words.of, words.part).await?;
             words.part += 1;
             if is_last {
                 text.push('}');
@@ -182,7 +184,7 @@ impl Parts {
                 self.has_begun = true;
                 text += &render(&transcript, transcript.status).map_err(|error| store::Error::Encode(error.into()))?;
                 if matches!(transcript.words, StoredWords::Large) {
-                    self.words = Some(WordsLeft { id, part: 0 });
+                    self.words = Some(WordsLeft { of: LargeWords::of(&transcript), part: 0 });
                 }
                 return Ok(Some(text));
             }

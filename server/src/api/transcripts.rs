@@ -41,21 +41,35 @@ pub fn unknown() -> ApiError {
     ApiError::not_found("There is no such transcript.")
 }
 
-/// The transcript that the path names.
+/// The transcript that the path names, in the edition that the query asks for.
 ///
 /// # Errors
 /// 404 for one that the account has not.
 pub async fn find(state: &TranscriptsState, request: &RequestContext) -> Result<Arc<Transcript>> {
     let id = TranscriptId::from(request.param("transcript_id"));
-    state.store.transcript(&request.account()?.id, &id).await?.ok_or_else(unknown)
+    let transcript = state.store.transcript(&request.account()?.id, &id).await?.ok_or_else(unknown)?;
+    edition(&state.store, request, transcript).await
 }
 
-/// The transcript that the path names.
+/// The edition that the query asks for: with `original=true` the words that were recognised.
+///
+/// # Errors
+/// 422 for another value of `original`.
+pub async fn edition(store: &Store, request: &RequestContext, transcript: Arc<Transcript>) -> Result<Arc<Transcript>> {
+    match request.query_flag("original")? {
+        Some(true) if transcript.version > 0 => Ok(Arc::new(store.original(&transcript).await?)),
+        _ => Ok(transcript),
+    }
+}
+
+/// The transcript that the path names, in the edition that the query asks for.
 ///
 /// # Errors
 /// 404 for one that the account has not, 409 if it is not completed or has no text.
 pub async fn completed(state: &TranscriptsState, request: &RequestContext) -> Result<Arc<Transcript>> {
-    completed_transcript(&state.store, &request.account()?.id, request.param("transcript_id")).await
+    let id = request.param("transcript_id");
+    let transcript = completed_transcript(&state.store, &request.account()?.id, id).await?;
+    edition(&state.store, request, transcript).await
 }
 
 /// A transcript of an account that has text.
@@ -226,6 +240,7 @@ struct Segmented<'a> {
     id: &'a str,
     confidence: Option<f32>,
     audio_duration_sec: Option<f64>,
+    version: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     sentences: Option<Vec<Segment<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -238,6 +253,7 @@ impl<'a> Segmented<'a> {
             id: transcript.id.as_str(),
             confidence: confidence(transcript),
             audio_duration_sec: duration_sec(transcript),
+            version: transcript.version,
             sentences: None,
             paragraphs: None,
         }

@@ -124,13 +124,12 @@ fn moods(segments: &[Value]) -> Vec<(&'static str, i64)> {
     let names = ["positive", "neutral", "negative"];
     let counts = names.map(|name| segments.iter().filter(|value| mood(value) == name).count());
     let mut shares = counts.map(|count| count * 100 / segments.len());
-    // What rounding down leaves goes to those that lost the most, so that the sum is 100.
-    let mut order = [0, 1, 2];
-    order.sort_by_key(|at| std::cmp::Reverse(counts[*at] * 100 % segments.len()));
-    for at in order.into_iter().take(100 - shares.iter().sum::<usize>()) {
-        shares[at] += 1;
-    }
-    names.into_iter().zip(shares.map(|share| share as i64)).collect()
+    // Whole percents that make a hundred: the largest rests are rounded up.
+    let mut by_rest = [0, 1, 2];
+    by_rest.sort_by_key(|at| std::cmp::Reverse(counts[*at] * 100 % segments.len()));
+    let missing = 100 - shares.iter().sum::<usize>();
+    by_rest.into_iter().take(missing).for_each(|at| shares[at] += 1);
+    names.into_iter().zip(shares).map(|(name, share)| (name, share as i64)).collect()
 }
 
 fn mood_of(value: &Value, duration_ms: i64) -> Sentiment {
@@ -178,9 +177,9 @@ mod tests {
         assert_eq!((labels, insights.entities[1].entities[0].count), (vec!["location", "person name"], 2));
         assert_eq!((insights.sentiment[1].x, insights.sentiment[1].width), (500, 500));
         assert_eq!(insights.moods, [("positive", 50), ("neutral", 0), ("negative", 50)]);
-        assert_eq!(insights.flagged[0].labels, "hate speech");
         let thirds = ["POSITIVE", "NEUTRAL", "NEGATIVE"].map(|mood| serde_json::json!({ "sentiment": mood }));
         assert_eq!(moods(&thirds), [("positive", 34), ("neutral", 33), ("negative", 33)]);
+        assert_eq!(insights.flagged[0].labels, "hate speech");
         for nothing in ["{\"summary\":null}", ""] {
             assert!(Insights::new(nothing, 0).summary.is_empty());
         }

@@ -120,6 +120,9 @@ struct TranscriptPage {
     speaker_names: String,
     waveform: Option<Bars>,
     insights: Insights,
+    is_edited: bool,
+    /// The end of addresses that shows the words as they were recognised, where the page does.
+    edition: &'static str,
 }
 
 /// The transcript that the path names, as the list shows it.
@@ -135,6 +138,8 @@ pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result
     let title = listed.title.clone().filter(|title| !title.is_empty()).unwrap_or_else(|| EN.untitled.to_owned());
     let frame = Frame::new(&state, &request, Section::Transcripts, &title).await?;
     let transcript = state.store.transcript(&account, &id).await?.ok_or_else(unknown)?;
+    let is_edited = transcript.version > 0;
+    let shows_original = is_edited && request.query_flag("original")? == Some(true);
     let source = state.store.audio_of(&account, &id).await?.ok_or_else(unknown)?;
     let upload = match &source.upload {
         Some(upload) => state.store.upload_of(&account, upload).await?,
@@ -163,6 +168,8 @@ pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result
         speaker_names: json!(speaker_names).to_string(),
         waveform,
         insights: Insights::new(analysis, duration_ms),
+        is_edited,
+        edition: if shows_original { "?original=true" } else { "" },
         row: row(listed),
     })
 }
@@ -219,6 +226,7 @@ pub async fn download(state: Arc<DashboardState>, request: RequestContext) -> Re
     let account = request.account()?.id.clone();
     let (id, format) = (request.param("transcript_id"), request.param("format"));
     let transcript = api::completed_transcript(&state.store, &account, id).await?;
+    let transcript = api::edition(&state.store, &request, transcript).await?;
     let name = file_name(transcript.title.as_deref().unwrap_or_default(), &format);
     let names = state.store.speaker_names(&transcript.id).await?;
     let mut response = match format.as_str() {

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod budgets;
+mod edits;
 mod identities;
 mod job_options;
 mod jobs;
@@ -51,6 +52,7 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use crate::clock;
 use crate::ids::AccountId;
 pub use accounts::{Account, AccountCredit, Allowance, Credit, PaymentEvent, Subscriber, email_address};
+pub use edits::{EditedText, NewTitle, Saved};
 pub use identities::{Identified, ProviderIdentity};
 pub use job_options::JobOptions;
 pub use jobs::{AttemptCount, CompletedTranscript, Job, JobQuery, Outcome, SourceKind};
@@ -72,7 +74,8 @@ pub use time_limits::Tx;
 use time_limits::{Pool, check_released, within};
 pub use transcript_list::{Cursor, HeadQuery, ListQuery, ListedTranscript, Sort, TranscriptHead};
 pub use transcripts::{
-    Created, NewTranscript, Source, Status, StoredWords, Transcript, TranscriptQuery, percent, redacted_audio_key,
+    Created, LargeWords, NewTranscript, Source, Status, StoredWords, Transcript, TranscriptQuery, percent,
+    redacted_audio_key,
 };
 pub use uploads::StaleUpload;
 pub use uploads::{Upload, UploadStatus, object_key};

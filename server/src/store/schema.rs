@@ -24,7 +24,7 @@ const MIGRATIONS: [(i64, &str, &str); 13] = [
 ];
 
 /// Those after it.
-const LATER: [(i64, &str, &str); 10] = [
+const LATER: [(i64, &str, &str); 11] = [
     (15, "speaker_names", include_str!("migrations/0015_speaker_names.sql")),
     (16, "waveforms", include_str!("migrations/0016_waveforms.sql")),
     (17, "nodes", include_str!("migrations/0017_nodes.sql")),
@@ -34,6 +34,7 @@ const LATER: [(i64, &str, &str); 10] = [
     (21, "webhook_secrets", include_str!("migrations/0021_webhook_secrets.sql")),
     (22, "operators", include_str!("migrations/0022_operators.sql")),
     (23, "warnings", include_str!("migrations/0023_warnings.sql")),
+    (24, "edits", include_str!("migrations/0024_edits.sql")),
     (27, "library", include_str!("migrations/0027_library.sql")),
 ];
 

@@ -132,6 +132,18 @@ pub struct Transcript {
     pub error: Option<String>,
     pub created_at: i64,
     pub completed_at: Option<i64>,
+    /// How often it was edited.
+    pub version: i64,
+    pub edition: Edition,
+}
+
+/// Text, words and utterances of a transcript that may have been edited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edition {
+    /// As of its version.
+    Edited,
+    /// As recognised, before the first edit.
+    Original,
 }
 
 /// The words of a transcript, as a JSON array.
@@ -141,6 +153,20 @@ pub enum StoredWords {
     Read(String),
     /// They are many, and are read apart.
     Large,
+}
+
+/// The words of a transcript that are read in parts.
+#[derive(Clone, Debug)]
+pub struct LargeWords {
+    id: TranscriptId,
+    version: i64,
+    edition: Edition,
+}
+
+impl LargeWords {
+    pub fn of(transcript: &Transcript) -> Self {
+        Self { id: transcript.id.clone(), version: transcript.version, edition: transcript.edition }
+    }
 }
 
 /// The size of a part of the words, in characters.
@@ -175,7 +201,7 @@ macro_rules! select {
             "SELECT id, account_id, status, model, title, language_code, webhook_url, audio_url, upload_id, options, text, confidence, duration_ms, progress_ms, ",
             "CASE WHEN octet_length(words) <= 262144 THEN words END AS words, ",
             "CASE WHEN words IS NULL THEN 0 ELSE 1 END AS has_words, ",
-            "analysis, utterances, warnings, error, created_at, completed_at FROM transcripts ",
+            "analysis, utterances, warnings, error, created_at, completed_at, version FROM transcripts ",
             $which
         )
     };
@@ -185,11 +211,6 @@ pub(super) use select;
 
 pub(super) fn transcript(row: &AnyRow) -> Result<Transcript> {
     let options: String = row.try_get("options")?;
-    let words = match row.try_get::<Option<String>, _>("words")? {
-        Some(words) => StoredWords::Read(words),
-        None if row.try_get::<i64, _>("has_words")? == 0 => StoredWords::None,
-        None => StoredWords::Large,
-    };
     Ok(Transcript {
         id: row.try_get::<String, _>("id")?.into(),
         status: Status::named(&row.try_get::<String, _>("status")?).unwrap_or(Status::Error),
@@ -200,7 +221,7 @@ pub(super) fn transcript(row: &AnyRow) -> Result<Transcript> {
         source: Source::read(row)?,
         options: JobOptions::read(&options).unwrap_or_default(),
         text: row.try_get("text")?,
-        words,
+        words: StoredWords::read(row)?,
         utterances: row.try_get("utterances")?,
         confidence: row.try_get("confidence")?,
         duration_ms: row.try_get("duration_ms")?,
@@ -210,7 +231,20 @@ pub(super) fn transcript(row: &AnyRow) -> Result<Transcript> {
         error: row.try_get("error")?,
         created_at: row.try_get("created_at")?,
         completed_at: row.try_get("completed_at")?,
+        version: row.try_get("version")?,
+        edition: Edition::Edited,
     })
+}
+
+impl StoredWords {
+    /// The words in the columns `words` and `has_words`.
+    pub(super) fn read(row: &AnyRow) -> Result<Self> {
+        Ok(match row.try_get::<Option<String>, _>("words")? {
+            Some(words) => Self::Read(words),
+            None if row.try_get::<i64, _>("has_words")? == 0 => Self::None,
+            None => Self::Large,
+        })
+    }
 }
 
 /// Warnings as they are stored.
@@ -285,25 +319,37 @@ impl Store {
         if let StoredWords::Read(words) = &transcript.words {
             return Ok(Some(words.clone()));
         }
-        let words: Option<Option<String>> = sqlx::query_scalar("SELECT words FROM transcripts WHERE id = $1")
-            .bind(transcript.id.as_str())
-            .fetch_optional(&self.read)
-            .await?;
+        let sql = match transcript.edition {
+            Edition::Edited => "SELECT words FROM transcripts WHERE id = $1",
+            Edition::Original => "SELECT words FROM originals WHERE transcript_id = $1",
+        };
+        let words: Option<Option<String>> =
+            sqlx::query_scalar(sql).bind(transcript.id.as_str()).fetch_optional(&self.read).await?;
         Ok(words.flatten())
     }
 
     /// A part of the words of a transcript, counted from 0, and whether it is the last.
     ///
     /// # Errors
-    /// Also if the transcript was deleted meanwhile.
-    pub async fn words_part(&self, id: &TranscriptId, part: i64) -> Result<(String, bool)> {
+    /// Also if the transcript was deleted or edited meanwhile.
+    pub async fn words_part(&self, of: &LargeWords, part: i64) -> Result<(String, bool)> {
         let chars = WORDS_PART as i64;
-        let query =
-            "SELECT substr(words, CAST($2 AS INTEGER), CAST($3 AS INTEGER)) AS part FROM transcripts WHERE id = $1";
-        let text: String = sqlx::query_scalar(query)
-            .bind(id.as_str())
+        let sql = match of.edition {
+            Edition::Edited => {
+                "SELECT substr(words, CAST($2 AS INTEGER), CAST($3 AS INTEGER)) AS part FROM transcripts
+                 WHERE id = $1 AND version = $4"
+            }
+            // They do not change.
+            Edition::Original => {
+                "SELECT substr(words, CAST($2 AS INTEGER), CAST($3 AS INTEGER)) AS part FROM originals
+                 WHERE transcript_id = $1 AND $4 = $4"
+            }
+        };
+        let text: String = sqlx::query_scalar(sql)
+            .bind(of.id.as_str())
             .bind(part * chars + 1)
             .bind(chars)
+            .bind(of.version)
             .fetch_one(&self.read)
             .await?;
         let is_last = text.chars().count() < WORDS_PART;
@@ -469,7 +515,7 @@ mod tests {
             assert!(matches!(transcript.words, StoredWords::Large));
             let (mut all, mut part) = (String::new(), 0);
             loop {
-                let (text, is_last) = store.words_part(&new.id, part).await.unwrap();
+                let (text, is_last) = store.words_part(&LargeWords::of(&transcript), part).await.unwrap();
                 all += &text;
                 part += 1;
                 if is_last {
@@ -478,7 +524,12 @@ mod tests {
             }
             assert!(all == words && part == 3, "{count}: {part}");
         }
+        let words = LargeWords::of(&*read().await);
+        sqlx::query("UPDATE transcripts SET version = 1").execute(&store.write).await.unwrap();
+        assert!(store.words_part(&words, 0).await.is_err(), "parts of two versions do not fit together");
+        let words = LargeWords::of(&*read().await);
+        assert!(store.words_part(&words, 0).await.is_ok());
         store.delete_transcript(&account, &new.id).await.unwrap();
-        assert!(store.words_part(&new.id, 0).await.is_err());
+        assert!(store.words_part(&words, 0).await.is_err());
     }
 }

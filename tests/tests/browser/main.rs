@@ -2,6 +2,7 @@
 
 mod agent;
 mod dashboard;
+mod edit;
 mod list;
 mod mail;
 mod openid;

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::dashboard::{NO_FAULTS, holds, pictures, signed_up};
 
 /// A browser on the page of a transcript of two speakers.
-fn on_two_readers(service: &Service, email: &str) -> Option<Browser> {
+pub(crate) fn on_two_readers(service: &Service, email: &str) -> Option<Browser> {
     on_a_transcript(service, email, "two readers.wav", two_readers())
 }
 

@@ -22,6 +22,7 @@ mod dashboard_team;
 mod dashboard_transcript;
 mod dashboard_webhooks;
 mod deepgram;
+mod edits;
 mod errors;
 mod failover;
 mod fairness;

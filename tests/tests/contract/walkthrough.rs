@@ -48,7 +48,8 @@ fn the_walk_through_works_as_printed() {
     let service = Setup::new().starter().start();
     let before = files();
     let account = service.account();
-    let text = printed(&service, &account, &block("docs/service.md", "Transcribe a file"));
+    let commands = ["Transcribe a file", "Edits"].map(|section| block("docs/service.md", section)).join("\n");
+    let text = printed(&service, &account, &commands);
     assert!(text.contains("can do") && text.contains("\"warnings\""), "what the sample says: {text}");
     assert_eq!(account.usage().len(), 1, "one transcript, billed once");
 

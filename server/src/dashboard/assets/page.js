@@ -31,9 +31,9 @@ function toast(text) {
 }
 
 /** Sends a request to the service. An error has the service's own message. */
-async function respond(path, body, headers = {}, signal = undefined) {
+async function respond(path, body, headers = {}, signal = undefined, method = 'POST') {
   const options = body === undefined ? { signal } : {
-    method: 'POST',
+    method,
     headers: { 'content-type': 'application/json', 'x-form-token': meta('form-token'), ...headers },
     body: JSON.stringify(body),
     signal,
@@ -109,35 +109,44 @@ for (const button of findAll('[data-copy]')) {
   })
 }
 
+/** Opens a dialog with a form. Resolves to the value of the button that closes it; to an empty one if it is dismissed, where it may be. */
+function openDialog(title, parts, answers, mayDismiss = true) {
+  const dialog = make('dialog', '', { 'aria-labelledby': 'dialog-title' })
+  const form = make('form', '', { method: 'dialog', class: 'stack' })
+  const buttons = make('div', '', { class: 'actions' })
+  if (mayDismiss) buttons.append(make('button', words.cancel, { value: '' }))
+  for (const [value, text, look] of answers) buttons.append(make('button', text, { value, class: look ?? '' }))
+  form.append(make('h2', title, { id: 'dialog-title' }), ...parts, buttons)
+  dialog.append(form)
+  document.body.append(dialog)
+  dialog.addEventListener('cancel', event => { if (!mayDismiss) event.preventDefault() })
+  const closed = new Promise(done => dialog.addEventListener('close', () => { dialog.remove(); done(dialog.returnValue) }))
+  dialog.showModal()
+  return closed
+}
+
 /** Asks a question in a dialog of the page. True if the reader agrees; with `field`, the attributes of one, what was written there. */
-function confirmed(question, action, field) {
-  return new Promise(done => {
-    const dialog = make('dialog', '', { class: 'question', 'aria-labelledby': 'question' })
-    const actions = make('div', '', { class: 'actions' })
-    const [no, yes] = [make('button', words.cancel, { type: 'button' }), make('button', action, { type: 'button', class: field ? 'primary' : 'danger' })]
-    const input = field && make('input', '', { 'aria-labelledby': 'question', ...field })
-    no.addEventListener('click', () => dialog.close())
-    yes.addEventListener('click', () => dialog.close('yes'))
-    input?.addEventListener('keydown', event => { if (event.key === 'Enter' && !event.isComposing) yes.click() })
-    dialog.addEventListener('close', () => {
-      dialog.remove()
-      done(dialog.returnValue === 'yes' && (input ? input.value.trim() : true))
-    })
-    actions.append(no, yes)
-    dialog.append(make('p', question, { id: 'question' }), ...(input ? [input] : []), actions)
-    document.body.append(dialog)
-    dialog.showModal()
+async function confirmed(question, action, field) {
+  const input = field && make('input', '', { 'aria-labelledby': 'dialog-title', ...field })
+  input?.addEventListener('keydown', event => {
+    if (event.key !== 'Enter' || event.isComposing) return
+    event.preventDefault()
+    find('[value=yes]', input.form).click()
   })
+  const answer = await openDialog(question, input ? [input] : [], [['yes', action, input ? 'primary' : 'danger']])
+  return answer === 'yes' && (input ? input.value.trim() : true)
 }
 
 for (const form of findAll('form[data-confirm]')) {
   let agreed = false
   form.addEventListener('submit', async event => {
-    if (agreed) return (agreed = false)
+    if (agreed) return
     event.preventDefault()
-    const button = find('button:not([type=button])', form)
-    agreed = await confirmed(form.dataset.confirm, button.ariaLabel ?? button.textContent.trim())
-    if (agreed) form.requestSubmit()
+    const { submitter } = event
+    const verb = submitter?.ariaLabel || submitter?.textContent.trim() || words.go_on
+    agreed = await confirmed(form.dataset.confirm, verb)
+    if (agreed) form.requestSubmit(submitter)
+    agreed = false
   })
 }
 

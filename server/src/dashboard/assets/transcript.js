@@ -1,4 +1,4 @@
-// A transcript's page: words that follow the player, find, keyboard, questions.
+// A transcript's page: words that follow the player, find, keyboard, questions. `edit.js` changes the words.
 const reader = find('[data-reader]')
 
 if (reader) {
@@ -59,6 +59,7 @@ if (reader) {
       toast(error.message)
     }
     for (const button of findAll('[data-speaker]', place)) if (button.dataset.speaker === label) button.textContent = nameOf(label)
+    showTalk()
   }
 
   /** Puts a field in the place of a speaker's name, until it is left. */
@@ -89,38 +90,84 @@ if (reader) {
     field.select()
   }
 
+  /** What follows from the words of a paragraph; its line is written anew unless somebody types in it. */
+  function fill(paragraph, isTyped) {
+    paragraph.starts = []
+    let text = ''
+    for (const word of paragraph.words) {
+      if (text) text += ' '
+      paragraph.starts.push(text.length)
+      text += word.text
+    }
+    paragraph.text = text.toLowerCase()
+    paragraph.speaker = paragraph.words[0]?.speaker ?? paragraph.speaker
+    if (isTyped) return
+    paragraph.block.hidden = !paragraph.words.length
+    paragraph.elements = undefined
+    paragraph.line.textContent = text
+    nearby.observe(paragraph.line)
+  }
+
+  /** Numbers the words, and shows who says them. */
+  function number() {
+    spoken.length = 0
+    let last
+    for (const paragraph of paragraphs) {
+      const { block, words: own, speaker, elements } = paragraph
+      paragraph.first = spoken.length
+      own.forEach((word, at) => spoken.push({ start: word.start, paragraph, at }))
+      elements?.forEach((element, at) => { element.dataset.word = paragraph.first + at })
+      if (!own.length) continue
+      const shown = speaker && speaker !== last ? speaker : undefined
+      const head = block.firstChild.dataset.speaker ? block.firstChild : undefined
+      if (head?.dataset.speaker !== shown) head?.remove()
+      if (shown && head?.dataset.speaker !== shown) block.prepend(makeSpeaker(shown))
+      block.className = speaker ? `paragraph speaker-${colourOf(speaker)}` : 'paragraph'
+      last = speaker
+    }
+    showTalk()
+  }
+
+  /** How long each speaker talks. */
+  function showTalk() {
+    const panel = find('[data-talk]', reader)
+    const times = new Map()
+    for (const { speaker, words: own } of paragraphs) {
+      if (speaker && own.length) times.set(speaker, (times.get(speaker) ?? 0) + own.at(-1).end - own[0].start)
+    }
+    panel.hidden = !times.size
+    const all = [...times.values()].reduce((sum, ms) => sum + ms, 0) || 1
+    // Whole percents that make a hundred: the largest rests are rounded up.
+    const shares = [...times].map(([label, ms]) => ({ label, ms, percent: Math.floor(100 * ms / all), rest: 100 * ms / all % 1 }))
+    const missing = 100 - shares.reduce((sum, { percent }) => sum + percent, 0)
+    for (const share of [...shares].sort((one, other) => other.rest - one.rest).slice(0, missing)) share.percent++
+    find('ul', panel).replaceChildren(...shares.map(({ label, ms, percent }) => {
+      const line = make('li', '', { class: `speaker-${colourOf(label)}` })
+      line.append(make('span', '', { class: 'swatch' }), make('span', nameOf(label), { class: 'wrap' }), make('span', `${clockOf(ms)} · ${percent} %`, { class: 'at' }))
+      return line
+    }))
+  }
+
   function showParagraphs(found) {
     const fragment = document.createDocumentFragment()
-    let last
+    paragraphs.length = 0
     for (const one of found) {
-      const block = make('div', '', { class: 'paragraph' })
-      if (one.speaker) {
-        const name = one.words[0]?.speaker_name
-        if (name) known.set(one.speaker, name)
-        block.classList.add(`speaker-${colourOf(one.speaker)}`)
-        if (one.speaker !== last) block.append(makeSpeaker(one.speaker))
-        last = one.speaker
-      }
+      const block = make('div')
+      const name = one.words[0]?.speaker_name
+      if (name) known.set(one.speaker, name)
       const time = make('button', clockOf(one.start), { type: 'button', class: 'at plain' })
       time.dataset.at = one.start
-      const starts = []
-      const paragraph = { words: one.words, starts, first: spoken.length }
-      let text = ''
-      one.words.forEach((word, at) => {
-        if (text) text += ' '
-        starts.push(text.length)
-        text += word.text
-        spoken.push({ start: word.start, paragraph, at })
-      })
-      const line = make('p', text)
+      const line = make('p')
       line.dataset.paragraph = paragraphs.length
-      paragraphs.push(Object.assign(paragraph, { line, text: text.toLowerCase() }))
+      const paragraph = { words: one.words, block, line }
+      paragraphs.push(paragraph)
       block.append(time, line)
+      fill(paragraph)
       fragment.append(block)
     }
+    number()
     place.replaceChildren(fragment)
     place.ariaBusy = 'false'
-    for (const { line } of paragraphs) nearby.observe(line)
   }
 
   /** The last word that begins at or before a time. */
@@ -161,7 +208,7 @@ if (reader) {
     const word = event.target.closest('[data-word]')
     const jump = event.target.closest('[data-at]')
     const speaker = event.target.closest('[data-speaker]')
-    if (word && getSelection().isCollapsed) goTo(spoken[word.dataset.word].start, true)
+    if (word && getSelection().isCollapsed && !reader.classList.contains('editing')) goTo(spoken[word.dataset.word].start, true)
     if (jump) goTo(Number(jump.dataset.at), true)
     if (speaker) rename(speaker)
   })
@@ -188,7 +235,7 @@ if (reader) {
     const skip = seconds => { media.currentTime = Math.max(0, media.currentTime + seconds) }
     const keys = { ' ': toggle, k: () => media.pause(), j: () => skip(-10), l: () => skip(10), ArrowLeft: () => skip(-5), ArrowRight: () => skip(5) }
     addEventListener('keydown', event => {
-      const writes = event.target.closest?.('input:not([type=range]), textarea, select, button, a, summary')
+      const writes = event.target.closest?.('input:not([type=range]), textarea, select, button, a, summary, dialog, [contenteditable]')
       const action = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key]
       if (!action || writes || event.ctrlKey || event.metaKey || event.altKey) return
       event.preventDefault()
@@ -243,6 +290,23 @@ if (reader) {
   })
   for (const button of findAll('[data-hit]', reader)) button.addEventListener('click', () => step(Number(button.dataset.hit)))
 
+  function forgetHits() {
+    hits = []
+    hit = -1
+    tell('')
+  }
+
+  find('[data-copy-text]', reader).addEventListener('click', async () => {
+    const turns = []
+    for (const { words: own, speaker } of paragraphs) {
+      const text = joined(own)
+      if (speaker && turns.at(-1)?.speaker === speaker) turns.at(-1).text += ` ${text}`
+      else if (text) turns.push({ speaker, text })
+    }
+    const text = turns.map(({ speaker, text }) => (speaker ? `${nameOf(speaker)}: ${text}` : text)).join('\n\n')
+    await navigator.clipboard.writeText(text).then(() => toast(words.copied), () => toast(words.copy_failed))
+  })
+
   // Questions.
   const question = find('[data-ask]', reader)
   const answers = find('[data-answers]', reader)
@@ -291,11 +355,18 @@ if (reader) {
     button.disabled = false
   })
 
-  ask(`/data/transcripts/${id}/paragraphs`).then(found => {
+  const original = 'original' in reader.dataset
+  const load = async () => {
+    const found = await ask(`/data/transcripts/${id}/paragraphs${original ? '?original=true' : ''}`)
+    forgetHits()
     showParagraphs(found.paragraphs)
+    return found.version
+  }
+  load().then(version => {
     // A link of a search leads to its sentence.
     const start = /^#t=(\d+)$/.exec(location.hash)
     if (start) goTo(Number(start[1]), false)
+    if (!original) startEditor({ id, version, reader, paragraphs, spoken, speakers, nameOf, fill, number, forgetHits, load })
   }, error => {
     place.replaceChildren(make('p', error.message, { class: 'problem' }))
     place.ariaBusy = 'false'
