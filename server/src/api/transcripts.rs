@@ -391,17 +391,7 @@ pub fn subtitle_options(request: &RequestContext) -> Result<SubtitleOptions> {
     Ok(options)
 }
 
-/// Words with the names that people gave to their speakers.
-pub fn with_speaker_names(mut words: Vec<Word>, names: &SpeakerNames) -> Vec<Word> {
-    for word in &mut words {
-        if let Some(name) = word.speaker.as_ref().and_then(|label| names.get(label)) {
-            word.speaker_name = Some(name.clone());
-        }
-    }
-    words
-}
-
-/// Subtitles of a completed transcript. Speakers without a name have their label.
+/// Subtitles of a completed transcript. Speakers without a name have their label; without names there are no speakers.
 ///
 /// # Errors
 /// If the transcript has been deleted.
@@ -411,15 +401,18 @@ pub async fn subtitles(
     transcript: Arc<Transcript>,
     format: SubtitleFormat,
     options: SubtitleOptions,
-    names: SpeakerNames,
+    names: Option<SpeakerNames>,
 ) -> Result<Response> {
     let options = SubtitleOptions { audio_ms: transcript.duration_ms.and_then(|ms| u64::try_from(ms).ok()), ..options };
     let content_type = match format {
         SubtitleFormat::Srt => "application/x-subrip; charset=utf-8",
         SubtitleFormat::Vtt => "text/vtt; charset=utf-8",
     };
-    document(state, request, transcript, content_type, move |_, words| {
-        let words = with_speaker_names(words, &names);
+    document(state, request, transcript, content_type, move |_, mut words| {
+        match names {
+            Some(names) => name_speakers(&mut words, &names),
+            None => leave_speakers_out(&mut words),
+        }
         io::Result::Ok(match format {
             SubtitleFormat::Srt => subtitles::srt(&words, &options),
             SubtitleFormat::Vtt => subtitles::vtt(&words, &options),
@@ -428,16 +421,33 @@ pub async fn subtitles(
     .await
 }
 
+/// Gives words the names that people gave to their speakers.
+pub fn name_speakers(words: &mut [Word], names: &SpeakerNames) {
+    for word in words {
+        if let Some(name) = word.speaker.as_ref().and_then(|label| names.get(label)) {
+            word.speaker_name = Some(name.clone());
+        }
+    }
+}
+
+/// Takes the speakers of words away.
+pub fn leave_speakers_out(words: &mut [Word]) {
+    for word in words {
+        word.speaker = None;
+        word.speaker_name = None;
+    }
+}
+
 /// `GET /v2/transcripts/{transcript_id}/srt`
 pub async fn srt(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let transcript = completed(&state, &request).await?;
     let options = subtitle_options(&request)?;
-    subtitles(&state, &request, transcript, SubtitleFormat::Srt, options, SpeakerNames::new()).await
+    subtitles(&state, &request, transcript, SubtitleFormat::Srt, options, Some(SpeakerNames::new())).await
 }
 
 /// `GET /v2/transcripts/{transcript_id}/vtt`
 pub async fn vtt(state: Arc<TranscriptsState>, request: RequestContext) -> Result<Response> {
     let transcript = completed(&state, &request).await?;
     let options = subtitle_options(&request)?;
-    subtitles(&state, &request, transcript, SubtitleFormat::Vtt, options, SpeakerNames::new()).await
+    subtitles(&state, &request, transcript, SubtitleFormat::Vtt, options, Some(SpeakerNames::new())).await
 }

@@ -39,6 +39,7 @@ const SCRIPT: &str = concat!(
     include_str!("assets/upload.js"),
     include_str!("assets/transcript.js"),
     include_str!("assets/edit.js"),
+    include_str!("assets/actions.js"),
     include_str!("assets/capture.js"),
     include_str!("assets/live.js"),
     include_str!("assets/agent_code.js"),

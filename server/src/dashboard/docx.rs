@@ -54,6 +54,24 @@ const STYLES: &str = r#"<?xml version="1.0" encoding="UTF-8" standalone="yes"?>
 <w:pPr><w:keepNext/><w:outlineLvl w:val="0"/></w:pPr><w:rPr><w:b/><w:sz w:val="28"/><w:szCs w:val="28"/></w:rPr></w:style>
 </w:styles>"#;
 
+/// The parts of a document beside its words, which a reader may leave out.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts {
+    pub times: bool,
+}
+
+/// Length, language, model and day of a transcript.
+pub fn facts(transcript: &Transcript) -> String {
+    let created = DateTime::from_timestamp_millis(transcript.created_at).unwrap_or_default();
+    let facts = [
+        Some(duration(transcript.duration_ms.unwrap_or(0))),
+        transcript.language_code.as_deref().map(language),
+        Some(transcript.model.clone()),
+        Some(created.format("%Y-%m-%d").to_string()),
+    ];
+    facts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+}
+
 /// The look of a run of text.
 #[derive(Clone, Copy)]
 enum Look {
@@ -109,20 +127,13 @@ fn time(ms: i64) -> String {
 ///
 /// # Errors
 /// If it cannot be packed.
-pub fn document(transcript: &Transcript, words: &[Word], names: &SpeakerNames) -> io::Result<Vec<u8>> {
+pub fn document(transcript: &Transcript, words: &[Word], names: &SpeakerNames, parts: Parts) -> io::Result<Vec<u8>> {
     let title = transcript.title.as_deref().filter(|title| !title.trim().is_empty()).unwrap_or(EN.untitled);
     let length_ms = transcript.duration_ms.unwrap_or(0);
     let insights = Insights::new(transcript.analysis.as_deref().unwrap_or_default(), length_ms);
     let created = DateTime::from_timestamp_millis(transcript.created_at).unwrap_or_default();
     let mut body = paragraph("Title", &run(Look::Text, title));
-    let facts = [
-        Some(duration(length_ms)),
-        transcript.language_code.as_deref().map(language),
-        Some(transcript.model.clone()),
-        Some(created.format("%Y-%m-%d").to_string()),
-    ];
-    let facts: Vec<String> = facts.into_iter().flatten().collect();
-    body += &paragraph("Normal", &run(Look::Soft, &facts.join(" · ")));
+    body += &paragraph("Normal", &run(Look::Soft, &facts(transcript)));
     if !insights.summary.is_empty() {
         body += &heading(EN.summary);
         let mark = if insights.summary_is_list { "• " } else { "" };
@@ -145,7 +156,7 @@ pub fn document(transcript: &Transcript, words: &[Word], names: &SpeakerNames) -
     let mut speakers: Vec<&str> = Vec::new();
     let mut last = None;
     for said in segments::paragraphs(words) {
-        let mut runs = time(i64::try_from(said.start).unwrap_or(0));
+        let mut runs = if parts.times { time(i64::try_from(said.start).unwrap_or(0)) } else { String::new() };
         if let Some(label) = said.speaker {
             let place = speakers.iter().position(|known| *known == label).unwrap_or_else(|| {
                 speakers.push(label);

@@ -13,6 +13,7 @@ use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
+use super::docx::{self, Parts};
 use super::found::Found;
 use super::frame::{Frame, Section, page, private};
 use super::playground::UploadForm;
@@ -22,11 +23,11 @@ use super::starters::StarterNotice;
 use super::transcripts::{Row, row, status_name};
 use super::words::EN;
 use super::zip::ZipWriter;
-use super::{DashboardState, docx};
+use super::DashboardState;
 use crate::api::rendering::Renderer;
 use crate::api::tags::checked_tag;
 use crate::api::transcript_search::MAX_QUERY_CHARS;
-use crate::api::transcripts::with_speaker_names;
+use crate::api::transcripts::name_speakers;
 use crate::clock;
 use crate::context::RequestContext;
 use crate::http::body::{self, Fields};
@@ -278,7 +279,8 @@ impl Format {
     const ALL: [(&'static str, Self); 4] =
         [("txt", Self::Txt), ("srt", Self::Srt), ("vtt", Self::Vtt), ("docx", Self::Docx)];
 
-    fn bytes(self, transcript: &Transcript, words: Vec<Word>, names: &SpeakerNames) -> io::Result<Vec<u8>> {
+    fn bytes(self, transcript: &Transcript, mut words: Vec<Word>, names: &SpeakerNames) -> io::Result<Vec<u8>> {
+        name_speakers(&mut words, names);
         let options = SubtitleOptions {
             audio_ms: transcript.duration_ms.and_then(|ms| u64::try_from(ms).ok()),
             ..SubtitleOptions::default()
@@ -288,9 +290,9 @@ impl Format {
                 let text = transcript.text.as_deref().unwrap_or_default();
                 text_by_speaker(text, transcript.utterances.as_deref(), names)?.into()
             }
-            Self::Srt => subtitles::srt(&with_speaker_names(words, names), &options).into(),
-            Self::Vtt => subtitles::vtt(&with_speaker_names(words, names), &options).into(),
-            Self::Docx => docx::document(transcript, &words, names)?,
+            Self::Srt => subtitles::srt(&words, &options).into(),
+            Self::Vtt => subtitles::vtt(&words, &options).into(),
+            Self::Docx => docx::document(transcript, &words, names, Parts { times: true })?,
         })
     }
 }

@@ -19,6 +19,7 @@ mod insights;
 pub mod join;
 pub mod keys;
 pub mod library;
+mod markdown;
 pub mod openid;
 pub mod operator;
 mod passwords;

@@ -4,11 +4,13 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use auricle_engine::{Word, segments};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::DashboardState;
 use super::frame::private;
+use super::shown::duration;
 use crate::api::transcripts::completed_transcript;
 use crate::context::RequestContext;
 use crate::http::body::{self, Fields};
@@ -47,6 +49,17 @@ pub fn text_by_speaker(text: &str, utterances: Option<&str>, names: &SpeakerName
         format!("{name}: {}\n", one.text)
     };
     Ok(utterances.iter().map(line).collect())
+}
+
+/// The text of words: a line for each paragraph, with its time, and its speaker where there are speakers.
+pub fn text_with_times(words: &[Word], names: &SpeakerNames) -> String {
+    let line = |said: segments::Segment<'_>| {
+        let known = said.words.first().and_then(Word::shown_speaker).unwrap_or_default();
+        let name = said.speaker.map(|label| format!("{}: ", names.get(label).map_or(known, String::as_str)));
+        let time = duration(i64::try_from(said.start).unwrap_or(0));
+        format!("[{time}] {}{}\n", name.unwrap_or_default(), said.text)
+    };
+    segments::paragraphs(words).into_iter().map(line).collect()
 }
 
 /// A name on one line.

@@ -1,5 +1,6 @@
 //! Transcripts: the upload, a transcript's page, downloads, deletion.
 
+use std::io;
 use std::sync::Arc;
 
 use askama::Template;
@@ -9,14 +10,15 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::audio::{MediaKind, media_type};
-use super::docx;
+use super::docx::{self, Parts};
 use super::form::Form;
 use super::found::Found;
 use super::frame::{Frame, Section, page, private};
 use super::insights::Insights;
+use super::markdown;
 use super::playground::UploadForm;
 use super::shown::{Time, duration, language};
-use super::speakers::text_by_speaker;
+use super::speakers::{text_by_speaker, text_with_times};
 use super::starters::StarterNotice;
 use super::waveform::Bars;
 use super::words::EN;
@@ -120,6 +122,7 @@ struct TranscriptPage {
     speaker_names: String,
     waveform: Option<Bars>,
     insights: Insights,
+    has_speakers: bool,
     is_edited: bool,
     /// The end of addresses that shows the words as they were recognised, where the page does.
     edition: &'static str,
@@ -168,6 +171,7 @@ pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result
         speaker_names: json!(speaker_names).to_string(),
         waveform,
         insights: Insights::new(analysis, duration_ms),
+        has_speakers: transcript.utterances.is_some(),
         is_edited,
         edition: if shows_original { "?original=true" } else { "" },
         row: row(listed),
@@ -229,12 +233,26 @@ pub async fn download(state: Arc<DashboardState>, request: RequestContext) -> Re
     let transcript = api::edition(&state.store, &request, transcript).await?;
     let name = file_name(transcript.title.as_deref().unwrap_or_default(), &format);
     let names = state.store.speaker_names(&transcript.id).await?;
+    let has_speakers = request.query_flag("speakers")?.unwrap_or(true);
+    let times = request.query_flag("times")?;
+    let parts = Parts { times: times.unwrap_or(true) };
+    let only_wanted = move |mut words: Vec<Word>| {
+        if !has_speakers {
+            api::leave_speakers_out(&mut words);
+        }
+        words
+    };
     let mut response = match format.as_str() {
+        "txt" if times == Some(true) => {
+            let work = move |_: &Transcript, words| io::Result::Ok(text_with_times(&only_wanted(words), &names));
+            api::document(&state.transcripts, &request, transcript, "text/plain; charset=utf-8", work).await?
+        }
         "txt" => {
             let permit = state.transcripts.renderer.permit().await?;
             let work = move || {
                 let text = transcript.text.as_deref().unwrap_or_default();
-                Ok(text_by_speaker(text, transcript.utterances.as_deref(), &names)?)
+                let utterances = transcript.utterances.as_deref().filter(|_| has_speakers);
+                Ok(text_by_speaker(text, utterances, &names)?)
             };
             state
                 .transcripts
@@ -245,10 +263,18 @@ pub async fn download(state: Arc<DashboardState>, request: RequestContext) -> Re
         "srt" | "vtt" => {
             let options = api::subtitle_options(&request)?;
             let format = if format == "srt" { SubtitleFormat::Srt } else { SubtitleFormat::Vtt };
+            let names = has_speakers.then_some(names);
             api::subtitles(&state.transcripts, &request, transcript, format, options, names).await?
         }
+        "md" => {
+            let work = move |transcript: &Transcript, words| {
+                io::Result::Ok(markdown::document(transcript, &only_wanted(words), &names, parts))
+            };
+            api::document(&state.transcripts, &request, transcript, "text/markdown; charset=utf-8", work).await?
+        }
         "docx" => {
-            let work = move |transcript: &Transcript, words: Vec<Word>| docx::document(transcript, &words, &names);
+            let work =
+                move |transcript: &Transcript, words| docx::document(transcript, &only_wanted(words), &names, parts);
             api::document(&state.transcripts, &request, transcript, docx::CONTENT_TYPE, work).await?
         }
         "json" => api::get(state.transcripts.clone(), request).await?,

@@ -82,13 +82,13 @@ fn words_titles_and_speakers_are_edited_where_they_stand() {
 
     // The second turn is of somebody new; then everything of that speaker is the first one's.
     browser.run("[...document.querySelectorAll('[data-turn]')].at(-1).click(); true");
-    holds(&mut browser, "the dialog", "document.querySelector('dialog')?.open");
+    holds(&mut browser, "the dialog", "document.querySelector('dialog[open]')?.open");
     pictures(&mut browser, "transcript-speaker-dialog");
-    browser.run("{ const select = document.querySelector('dialog select'); select.value = 'C' } document.querySelector('dialog .primary').click(); true");
+    browser.run("{ const select = document.querySelector('dialog[open] select'); select.value = 'C' } document.querySelector('dialog[open] .primary').click(); true");
     holds(&mut browser, "the new speaker", &format!("{NAMES} == 'Speaker A,Speaker C'"));
     is_saved(&mut browser);
     browser.run("[...document.querySelectorAll('[data-turn]')].at(-1).click(); true");
-    browser.run("{ document.querySelector('dialog select').value = 'A'; document.querySelector('dialog [value=all]').checked = true } document.querySelector('dialog .primary').click(); true");
+    browser.run("{ document.querySelector('dialog[open] select').value = 'A'; document.querySelector('dialog[open] [value=all]').checked = true } document.querySelector('dialog[open] .primary').click(); true");
     holds(&mut browser, "one speaker", &format!("{NAMES} == 'Speaker A'"));
     is_saved(&mut browser);
     browser.run("document.querySelector('[data-undo]').click(); true");
@@ -119,13 +119,13 @@ fn two_who_edit_at_once_choose_and_a_deleted_transcript_says_so() {
         |version: i64, text: &str| format!(r#"{{"version":{version},"edits":[{{"from":0,"to":1,"text":"{text}"}}]}}"#);
     assert_eq!(elsewhere(&mut browser, "PATCH", &other(0, "Elsewhere it")), "200");
     retype(&mut browser, 1, "Mine");
-    let open = "document.querySelector('dialog')?.open";
+    let open = "document.querySelector('dialog[open]')?.open";
     holds(&mut browser, "the choice", open);
     pictures(&mut browser, "transcript-conflict");
     // It cannot be dismissed: one of both is chosen.
     browser.press("Escape");
     assert_eq!(browser.run(open), "true");
-    browser.run("document.querySelector('dialog .primary').click(); true");
+    browser.run("document.querySelector('dialog[open] .primary').click(); true");
     is_saved(&mut browser);
     assert!(kept(&mut browser, 0).starts_with("Elsewhere it "));
     assert!(kept(&mut browser, 1).starts_with("Mine "));
@@ -134,7 +134,7 @@ fn two_who_edit_at_once_choose_and_a_deleted_transcript_says_so() {
     assert_eq!(elsewhere(&mut browser, "PATCH", &other(2, "Nowhere")), "200");
     retype(&mut browser, 1, "Dropped");
     holds(&mut browser, "the choice", open);
-    browser.run("document.querySelector('dialog button').click(); true");
+    browser.run("document.querySelector('dialog[open] button').click(); true");
     holds(&mut browser, "their words", &format!("{}.textContent.startsWith('Nowhere ')", line(0)));
     assert!(browser.run(&format!("{}.textContent", line(1))).starts_with("Mine "));
     assert!(kept(&mut browser, 1).starts_with("Mine "));

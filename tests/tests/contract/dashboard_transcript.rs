@@ -7,6 +7,7 @@ use auricle_tests::{Account, Answer, Service, Setup, Visitor, long_reading, pcm,
 use reqwest::Method;
 use serde_json::json;
 
+use crate::edits::{patch, two_speakers};
 use crate::postgres;
 
 /// A completed transcript of two speakers.
@@ -206,4 +207,38 @@ fn speakers_are_named_on_the_page() {
 fn speakers_are_named_on_the_page_on_postgres() {
     let Some(server) = postgres() else { return };
     names_are_kept(&Setup::local().starter().with("database_url", server.database()).start());
+}
+
+/// Downloads leave out what the reader does not want.
+#[test]
+fn downloads_have_options() {
+    let service = Setup::local().starter().start();
+    let mut visitor = Visitor::signed_up(&service);
+    let account = Account { api: service.api(), key: visitor.key("k"), email: String::new() };
+    let id = two_speakers(&account)["id"].as_str().unwrap().to_owned();
+    let edits = json!([{ "from": 0, "to": 1, "text": "*Zebra*" }]);
+    patch(&account, &id, &json!({ "version": 0, "title": "# Two", "edits": edits })).ok();
+    let mut download = |rest: &str| {
+        let answer = visitor.get(&format!("/transcripts/{id}/download/{rest}"));
+        assert_eq!(answer.status, 200, "{rest}: {:?}", answer.body);
+        String::from_utf8_lossy(&answer.body).into_owned()
+    };
+    let markdown = download("md");
+    assert!(markdown.starts_with("# \\# Two\n\n0:28 · English · svc-best"), "{markdown}");
+    assert!(markdown.contains("## Transcript\n\n`0:00` **A:** \\*Zebra\\* "), "{markdown}");
+    let plain = download("md?times=false&speakers=false");
+    assert!(plain.contains("## Transcript\n\n\\*Zebra\\* ") && !plain.contains("**"), "{plain}");
+    assert!(!download("md?original=true").contains("Zebra"));
+    assert!(download("txt?times=true").starts_with("[0:00] A: *Zebra* "));
+    assert!(download("txt?times=true&speakers=false").starts_with("[0:00] *Zebra* "));
+    assert!(download("txt?speakers=false").starts_with("*Zebra* "));
+    assert!(download("txt").starts_with("A: *Zebra* "));
+    assert!(download("srt").contains("\nA: ") && !download("srt?speakers=false").contains("\nA: "));
+    assert!(!download("vtt?speakers=false").contains("<v "));
+    assert!(download("srt?max_line_width=20&max_line_count=1").lines().all(|line| line.len() <= 30));
+    let (with, without) = (download("docx"), download("docx?times=false&speakers=false"));
+    assert!(without.len() < with.len());
+    for wrong in ["md?times=maybe", "srt?max_line_width=0", "txt?speakers=2", "docx?original=x"] {
+        assert_eq!(visitor.get(&format!("/transcripts/{id}/download/{wrong}")).status, 422, "{wrong}");
+    }
 }

@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 use crate::postgres;
 
-fn patch(account: &Account, id: &str, body: &Value) -> Answer {
+pub(crate) fn patch(account: &Account, id: &str, body: &Value) -> Answer {
     let request = account.request(Method::PATCH, &format!("/v2/transcripts/{id}"));
     Answer::of(request.header("content-type", "application/json").body(body.to_string()))
 }
 
-fn edit(account: &Account, id: &str, version: i64, edits: Value) -> Answer {
+pub(crate) fn edit(account: &Account, id: &str, version: i64, edits: Value) -> Answer {
     patch(account, id, &json!({ "version": version, "edits": edits }))
 }
 
-fn two_speakers(account: &Account) -> Value {
+pub(crate) fn two_speakers(account: &Account) -> Value {
     let upload = account.upload("two.wav", two_readers());
     let id = account.create(&json!({ "upload_id": upload, "speaker_labels": true }));
     let done = account.finished(&id);

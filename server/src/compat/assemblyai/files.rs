@@ -173,5 +173,5 @@ async fn subtitles(state: Arc<TranscriptsState>, request: RequestContext, format
     if let Some(chars) = request.query_integer("chars_per_caption", 1..=1000)? {
         (options.line_chars, options.line_count) = (chars as usize, 1);
     }
-    transcripts::subtitles(&state, &request, transcript, format, options, SpeakerNames::new()).await
+    transcripts::subtitles(&state, &request, transcript, format, options, Some(SpeakerNames::new())).await
 }
