@@ -17,7 +17,7 @@ use crate::compat::{asr_webservice, deepgram, mcp, whisper_server};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{
     self, assets, audio, checkout, forgot, frame, join, keys, library, openid, operator, playground, presets,
-    reference, sign_in, speakers as speaker_labels, stripe_events, team, usage, welcome,
+    reference, share, sign_in, speakers as speaker_labels, stripe_events, team, usage, welcome,
 };
 use crate::http::response::{ApiError, Response, Result};
 use crate::live::{agent, realtime};
@@ -730,6 +730,7 @@ pub static ROUTES: &[Route] = &[
     visitor(Method::POST, "/forgot", handler!(forgot::send, dashboard)),
     visitor(Method::GET, "/confirm/{secret}", handler!(forgot::show_confirm, dashboard)),
     visitor(Method::POST, "/confirm/{secret}", handler!(forgot::confirm, dashboard)),
+    visitor(Method::GET, "/s/{secret}", handler!(share::show, dashboard)),
     visitor(Method::GET, "/join/{secret}", handler!(join::show, dashboard)),
     visitor(Method::POST, "/join/{secret}", handler!(join::join, dashboard)),
     page(Method::POST, "/logout", handler!(sign_in::sign_out, dashboard)),
@@ -782,6 +783,8 @@ pub static ROUTES: &[Route] = &[
     script(Method::POST, "/data/transcripts/change", handler!(library::change, dashboard)),
     script(Method::GET, "/data/transcripts/progress", handler!(dashboard::transcripts::progress_of_rows, dashboard)),
     script(Method::POST, "/data/transcripts/{transcript_id}/speakers", handler!(speaker_labels::name, dashboard)),
+    script(Method::POST, "/data/transcripts/{transcript_id}/share", handler!(share::create, dashboard)),
+    script(Method::DELETE, "/data/transcripts/{transcript_id}/share", handler!(share::revoke, dashboard)),
     // The handlers of the API, for the scripts of the pages.
     script(Method::POST, "/data/transcripts", handler!(transcripts::create, transcripts)),
     script(Method::PATCH, "/data/transcripts/{transcript_id}", handler!(edits::patch, transcripts)),

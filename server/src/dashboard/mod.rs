@@ -28,6 +28,7 @@ pub mod presets;
 mod provider_button;
 mod pulls;
 pub mod reference;
+pub mod share;
 mod shown;
 pub mod sign_in;
 pub mod speakers;

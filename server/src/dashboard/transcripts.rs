@@ -25,10 +25,11 @@ use super::words::EN;
 use super::{DashboardState, shown};
 use crate::api::transcripts::{self as api, SubtitleFormat, unknown};
 use crate::billing::dollars;
+use crate::clock;
 use crate::context::RequestContext;
 use crate::http::response::{self, ApiError, Response, Result, see_other};
 use crate::ids::{AccountId, TranscriptId};
-use crate::store::{ListedTranscript, Status, Transcript, percent};
+use crate::store::{ListedTranscript, Source, Status, Transcript, percent};
 
 /// Rows whose progress is read at a time.
 const MAX_FOLLOWED: usize = 50;
@@ -124,8 +125,47 @@ struct TranscriptPage {
     insights: Insights,
     has_speakers: bool,
     is_edited: bool,
+    /// The end of the link that shows it, if there is one.
+    shared_until: Option<Time>,
+    again: Again,
     /// The end of addresses that shows the words as they were recognised, where the page does.
     edition: &'static str,
+}
+
+/// The form for another transcript of the same recording.
+struct Again {
+    form: UploadForm,
+    /// Source, title and options of this one, as a request for a transcript has them; empty if the recording is gone.
+    source: String,
+    /// Options with their words, and if this transcript has them.
+    flags: Vec<(&'static str, &'static str, bool)>,
+}
+
+impl Again {
+    fn new(state: &DashboardState, transcript: &Transcript, has_audio: bool) -> Result<Self> {
+        let mut request = transcript.options.fields();
+        let flags = [
+            ("speaker_labels", EN.option_speakers),
+            ("summarization", EN.option_summary),
+            ("auto_chapters", EN.option_chapters),
+            ("entity_detection", EN.option_entities),
+            ("sentiment_analysis", EN.option_sentiment),
+            ("content_moderation", EN.option_moderation),
+            ("pii_redaction", EN.option_redaction),
+            ("profanity_filter", EN.option_profanity),
+        ];
+        let flags = flags.map(|(name, text)| (name, text, request.get(name) == Some(&Value::Bool(true))));
+        match &transcript.source {
+            Source::Url(url) => request.insert("audio_url".into(), url.as_str().into()),
+            Source::Upload(upload) => request.insert("upload_id".into(), upload.as_str().into()),
+        };
+        request.insert("title".into(), transcript.title.clone().into());
+        Ok(Self {
+            form: UploadForm::new(state)?,
+            source: if has_audio { Value::Object(request).to_string() } else { String::new() },
+            flags: flags.to_vec(),
+        })
+    }
 }
 
 /// The transcript that the path names, as the list shows it.
@@ -154,6 +194,7 @@ pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result
         (None, Some(url)) if url.starts_with("http://") || url.starts_with("https://") => url,
         (None, _) => String::new(),
     };
+    let again = Again::new(&state, &transcript, !audio.is_empty())?;
     let duration_ms = transcript.duration_ms.unwrap_or(0);
     let speaker_names = state.store.speaker_names(&id).await?;
     let waveform = state.store.waveform(&id).await?.and_then(|waveform| Bars::new(&waveform, duration_ms));
@@ -173,6 +214,8 @@ pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result
         insights: Insights::new(analysis, duration_ms),
         has_speakers: transcript.utterances.is_some(),
         is_edited,
+        shared_until: state.store.share_link_end(&id, clock::now_ms()).await?.map(Time::new),
+        again,
         edition: if shows_original { "?original=true" } else { "" },
         row: row(listed),
     })

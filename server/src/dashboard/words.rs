@@ -256,6 +256,23 @@ words! {
     with = "With";
     without = "Without";
     cancel = "Cancel";
+    close = "Close";
+    share = "Share";
+    share_lead = "Anybody who has the link reads the text without signing in, until it ends. Nothing else of the account is shown, and no search engine lists it.";
+    share_now = "A link shows this transcript until";
+    share_another = "Another one takes its place.";
+    share_days = "It ends after";
+    share_day = "A day";
+    share_week = "A week";
+    share_month = "30 days";
+    share_year = "A year";
+    share_create = "Create a link";
+    share_revoke = "Revoke";
+    share_until = "Shown until";
+    share_gone = "There is nothing here. A link may have ended or been revoked; ask for another one.";
+    again = "Transcribe again";
+    again_lead = "With another model or other options, such as a summary. It makes a new transcript of the same recording and costs as any; this one stays as it is, with its edits.";
+    again_start = "Transcribe";
     delete_confirm = "Delete this transcript and its recording for good?";
     find = "Find in the transcript";
     find_previous = "Previous match";
@@ -484,6 +501,7 @@ words! {
     agent_nothing = "What you and the agent say appears here.";
 
     js_copied = "Copied";
+    js_share_revoked = "The link shows nothing any more.";
     js_cancel = "Cancel";
     js_chosen = "chosen";
     js_all_chosen = "All that match are chosen";

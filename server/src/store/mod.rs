@@ -19,6 +19,7 @@ mod schema;
 mod search;
 mod search_index;
 mod service_state;
+mod share_links;
 mod sign_ins;
 mod speaker_names;
 mod speakers;

@@ -103,6 +103,7 @@ impl Store {
             ("DELETE FROM password_links WHERE expires_at < $1", now),
             ("DELETE FROM invitations WHERE expires_at < $1", now),
             ("DELETE FROM sign_up_links WHERE expires_at < $1", now),
+            ("DELETE FROM share_links WHERE expires_at < $1", now),
             ("DELETE FROM mails WHERE state = 'pending' AND expires_at < $1", now),
             ("DELETE FROM mails WHERE state <> 'pending' AND created_at < $1", now - MAILS_MS),
             ("DELETE FROM sign_ins WHERE expires_at < $1", now),

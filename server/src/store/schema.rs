@@ -24,7 +24,7 @@ const MIGRATIONS: [(i64, &str, &str); 13] = [
 ];
 
 /// Those after it.
-const LATER: [(i64, &str, &str); 11] = [
+const LATER: [(i64, &str, &str); 12] = [
     (15, "speaker_names", include_str!("migrations/0015_speaker_names.sql")),
     (16, "waveforms", include_str!("migrations/0016_waveforms.sql")),
     (17, "nodes", include_str!("migrations/0017_nodes.sql")),
@@ -35,6 +35,7 @@ const LATER: [(i64, &str, &str); 11] = [
     (22, "operators", include_str!("migrations/0022_operators.sql")),
     (23, "warnings", include_str!("migrations/0023_warnings.sql")),
     (24, "edits", include_str!("migrations/0024_edits.sql")),
+    (25, "share_links", include_str!("migrations/0025_share_links.sql")),
     (27, "library", include_str!("migrations/0027_library.sql")),
 ];
 

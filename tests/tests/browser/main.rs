@@ -8,6 +8,7 @@ mod mail;
 mod openid;
 mod operator;
 mod reference;
+mod share;
 mod team;
 mod transcript;
 mod upload;

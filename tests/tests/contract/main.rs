@@ -18,6 +18,7 @@ mod dashboard_mail;
 mod dashboard_openid;
 mod dashboard_operator;
 mod dashboard_reference;
+mod dashboard_share;
 mod dashboard_team;
 mod dashboard_transcript;
 mod dashboard_webhooks;
