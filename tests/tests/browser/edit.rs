@@ -13,6 +13,7 @@ fn line(at: usize) -> String {
 /// Types a text in the place of the first word of a paragraph.
 fn retype(browser: &mut Browser, at: usize, text: &str) {
     let line = line(at);
+    holds(browser, "its words", &format!("!!{line}.querySelector('[data-word]')"));
     browser.run(&format!(
         "{{ const line = {line}; line.focus(); const word = line.querySelector('[data-word]').firstChild; \
          getSelection().setBaseAndExtent(word, 0, word, word.length) }} true"
@@ -144,4 +145,43 @@ fn two_who_edit_at_once_choose_and_a_deleted_transcript_says_so() {
     holds(&mut browser, "what happened", "/was deleted/.test(document.querySelector('[data-saved]').textContent)");
     assert_eq!(browser.run("document.querySelector('[data-edit]').disabled"), "true");
     assert!(browser.run(&format!("{}.textContent", line(1))).starts_with("Late "));
+}
+
+/// A change makes the page do no more than number its words, and sends no more than a patch.
+#[test]
+fn a_transcript_of_ten_hours_is_edited_without_a_pause() {
+    let service = Setup::local().starter().start();
+    let Some(mut browser) = on_two_readers(&service, "patient@example.org") else { return };
+    // A hundred thousand words of two speakers, in sentences of twenty.
+    let count = browser.run(
+        "(async () => { \
+           const path = '/data/transcripts/' + document.querySelector('[data-reader]').dataset.reader; \
+           const token = document.querySelector('meta[name=form-token]').content; \
+           const found = (await (await fetch(path + '/paragraphs')).json()).paragraphs; \
+           let end = found.reduce((sum, one) => sum + one.words.length, 0); \
+           for (let version = 0; version < 20; version++, end += 5000) { \
+             const words = Array.from({ length: 5000 }, (_, at) => ({ text: at % 20 == 19 ? 'end.' : 'word' + at, \
+               start: 60000 + (end + at) * 300, end: 60200 + (end + at) * 300, confidence: .9, speaker: at < 2500 ? 'A' : 'B' })); \
+             const answer = await fetch(path, { method: 'PATCH', headers: { 'content-type': 'application/json', 'x-form-token': token }, \
+               body: JSON.stringify({ version, edits: [{ from: end, to: end, words }] }) }); \
+             if (answer.status != 200) return await answer.text() } \
+           return end })()",
+    );
+    assert!(count.parse::<usize>().unwrap() > 100_000, "{count}");
+    browser.follow("location.reload()");
+    holds(&mut browser, "the words", "document.querySelectorAll('[data-word]').length > 10");
+    let opened = browser.run("String(Math.round(performance.now()))");
+    browser.run("document.querySelector('[data-edit]').click(); true");
+    let far = line(500);
+    browser.run(&format!("{far}.scrollIntoView(); true"));
+    holds(&mut browser, "the words there", &format!("!!{far}.querySelector('[data-word]')"));
+    browser.run(&format!("{far}.focus(); getSelection().collapse({far}, 0); true"));
+    browser.type_text("Zanzibar ");
+    let paused = browser.run(&format!(
+        "{{ const began = performance.now(); {far}.blur(); String(Math.round(performance.now() - began)) }}"
+    ));
+    is_saved(&mut browser);
+    println!("the page was open after {opened} ms, and a change took {paused} ms of it");
+    assert!(kept(&mut browser, 500).starts_with("Zanzibar "));
+    assert!(paused.parse::<u32>().unwrap() < 500, "{paused} ms");
 }

@@ -153,12 +153,14 @@ function startEditor({ id, version, reader, paragraphs, spoken, speakers, nameOf
     const isLast = spoken.length === before.length && !after.length
     if (isLast) toast(words.edit_last)
     else if (patches.length) change(patches, { isTyped })
+    else if (!queue.length) tell('')
     if (!isTyped) { fill(paragraph); number() }
   }
 
   function takeTitle() {
     const typed = heading.textContent.split(/\s+/).join(' ').trim().slice(0, 500)
     if (typed && typed !== title) change([{ title: typed }], { isTyped: true })
+    else if (!queue.length) tell('')
   }
 
   const take = (target, isTyped) => {

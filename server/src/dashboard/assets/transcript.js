@@ -21,7 +21,8 @@ if (reader) {
 
   /** The elements of a paragraph's words. */
   function elementsOf(paragraph) {
-    if (paragraph.elements) return paragraph.elements
+    // What is typed into stays as it is until it is left.
+    if (paragraph.elements || paragraph.line === document.activeElement) return paragraph.elements ?? []
     nearby.unobserve(paragraph.line)
     paragraph.elements = paragraph.words.map(({ text, confidence }, at) => {
       const element = make('span', text, { class: confidence < 0.5 ? 'unsure' : '' })
@@ -105,6 +106,8 @@ if (reader) {
     paragraph.block.hidden = !paragraph.words.length
     paragraph.elements = undefined
     paragraph.line.textContent = text
+    // Its place is looked at once more.
+    nearby.unobserve(paragraph.line)
     nearby.observe(paragraph.line)
   }
 
