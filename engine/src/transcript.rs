@@ -13,11 +13,14 @@ use crate::text::{Word, itn, segments};
 /// Progress of a transcription.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Progress {
+pub struct Progress<'a> {
     /// Seconds of audio done.
     pub audio_s: f64,
     /// Seconds of audio in all, where the file tells.
     pub total_s: Option<f64>,
+    /// Words that no later step changes, each reported once, in order, without speakers. The transcript has the rest: those of the end, all
+    /// words of a checkpoint that streams, and all of channels that are transcribed apart.
+    pub words: &'a [Word],
 }
 
 /// The transcript of a recording.

@@ -72,7 +72,7 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> Together<F> {
             *done_s = progress.audio_s;
         }
         let audio_s = self.done_s.iter().copied().fold(f64::INFINITY, f64::min);
-        (self.progress)(Progress { audio_s, ..progress })
+        (self.progress)(Progress { audio_s, words: &[], ..progress })
     }
 }
 

@@ -82,7 +82,8 @@ pub(super) fn text_of(words: &[Word]) -> String {
 }
 
 /// All of some words, which must not be empty, as one segment.
-pub(crate) fn whole(words: &[Word]) -> Segment<'_> {
+#[must_use]
+pub fn whole(words: &[Word]) -> Segment<'_> {
     Segment::new(words)
 }
 

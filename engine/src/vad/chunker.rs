@@ -17,7 +17,8 @@ const ABOVE_FLOOR: f32 = 6.3;
 /// A quiet frame is also below the energy of the window's loud frames times this (-17 dB).
 const BELOW_LOUD: f32 = 0.02;
 /// Overlap of two windows that are cut without a pause.
-const OVERLAP: usize = 3_000 * MS;
+pub const OVERLAP_MS: u64 = 3_000;
+const OVERLAP: usize = OVERLAP_MS as usize * MS;
 
 /// Lengths of windows and pauses, in samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

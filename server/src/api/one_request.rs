@@ -14,7 +14,7 @@ use super::transcripts::{start, unknown};
 use crate::http::body::Fields;
 use crate::http::response::{ApiError, Response, Result};
 use crate::ids::{AccountId, TranscriptId};
-use crate::store::{Status, Transcript};
+use crate::store::{NewTranscript, Status, Transcript};
 
 /// The header with the id of the transcript, which `/v2` serves like every other.
 const TRANSCRIPT_ID: HeaderName = HeaderName::from_static("x-transcript-id");
@@ -31,13 +31,27 @@ pub async fn transcribe(
     state: &TranscriptsState,
     account: &AccountId,
     form: Form,
-    mut options: Map<String, Value>,
+    options: Map<String, Value>,
 ) -> Result<Arc<Transcript>> {
+    let new = new_transcript(state, account, &form, options).await?;
+    run(state, &new, || form.keep()).await
+}
+
+/// Validates a request to transcribe the file of a form.
+///
+/// # Errors
+/// 400 without a file, and those of a request to create a transcript.
+pub async fn new_transcript(
+    state: &TranscriptsState,
+    account: &AccountId,
+    form: &Form,
+    mut options: Map<String, Value>,
+) -> Result<NewTranscript> {
     let Some(file) = &form.file else {
         return Err(ApiError::invalid("The file is missing: the audio to transcribe."));
     };
     options.insert("upload_id".into(), file.upload.id.as_str().into());
-    transcribe_source(state, account, options, || form.keep()).await
+    validate(state, account, Fields::of("form", Value::Object(options))?).await
 }
 
 /// Transcribes the recording that the options name, an upload or a URL; `begun` is called once its transcript exists.
@@ -51,9 +65,25 @@ pub async fn transcribe_source(
     begun: impl FnOnce(),
 ) -> Result<Arc<Transcript>> {
     let new = validate(state, account, Fields::of("form", Value::Object(options))?).await?;
-    let id = start(state, &new).await?;
+    run(state, &new, begun).await
+}
+
+/// Creates a transcript and waits for its end; `begun` is called once it exists.
+///
+/// # Errors
+/// As [`start`] and [`completed`].
+pub async fn run(state: &TranscriptsState, new: &NewTranscript, begun: impl FnOnce()) -> Result<Arc<Transcript>> {
+    let id = start(state, new).await?;
     begun();
-    let transcript = finished(state, account, &id).await?;
+    completed(state, &new.account, &id).await
+}
+
+/// Waits for the end of a job, as [`finished`].
+///
+/// # Errors
+/// 400 for a recording that cannot be transcribed, 404 if the transcript is deleted meanwhile.
+pub async fn completed(state: &TranscriptsState, account: &AccountId, id: &TranscriptId) -> Result<Arc<Transcript>> {
+    let transcript = finished(state, account, id).await?;
     if transcript.status == Status::Error {
         let error = transcript.error.as_deref().unwrap_or("the file could not be transcribed");
         return Err(ApiError::invalid(format!("The transcription failed: {error}")));
@@ -86,12 +116,17 @@ pub async fn rendered(
     transcript: Arc<Transcript>,
     render: impl FnOnce(&Transcript, &str) -> serde_json::Result<Response> + Send + 'static,
 ) -> Result<Response> {
-    let id = HeaderValue::from_str(transcript.id.as_str());
+    let id = transcript.id.clone();
     let permit = state.renderer.permit().await?;
     let words = state.store.words(&transcript).await?.unwrap_or_else(|| "[]".into());
-    let mut response = state.renderer.run(permit, move || render(&transcript, &words)).await?;
-    if let Ok(id) = id {
+    let response = state.renderer.run(permit, move || render(&transcript, &words)).await?;
+    Ok(with_transcript_id(response, &id))
+}
+
+/// A response that names its transcript.
+pub fn with_transcript_id(mut response: Response, id: &TranscriptId) -> Response {
+    if let Ok(id) = HeaderValue::from_str(id.as_str()) {
         response.headers_mut().insert(TRANSCRIPT_ID, id);
     }
-    Ok(response)
+    response
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use auricle_engine::analysis::{Label, Passes, Tagger};
 use auricle_engine::audio::{AudioStream, Cover, OpenOptions, write_redacted};
-use auricle_engine::{Error, KnownSpeaker, SpeakerLabels, TranscribeOptions, Transcript};
+use auricle_engine::{Error, KnownSpeaker, Progress, SpeakerLabels, TranscribeOptions, Transcript, Word, segments};
 use futures_util::TryStreamExt as _;
 use http_body_util::StreamBody;
 use hyper::body::Frame;
@@ -236,6 +236,8 @@ impl JobRunner {
         let options = transcribe_options(job, asked).known_speakers(known);
         let (redacts, multichannel) = (passes.redaction.is_some(), asked.multichannel);
         let scratch = self.settings.scratch.clone();
+        // What a pass may hide is sent to no one before its end.
+        let draft = if passes.is_empty() { self.notifiers.drafts.begin(&job.id) } else { None };
         // Dropping this future stops the engine's thread, too.
         let dropped = Arc::new(AtomicBool::new(false));
         let _guard = SetOnDrop(dropped.clone());
@@ -249,8 +251,14 @@ impl JobRunner {
             audio.with_listener(move |block| hears.lock().unwrap_or_else(PoisonError::into_inner).push(block));
         let engine = self.engine.clone();
         let transcribing = tokio::task::spawn_blocking(move || {
-            let on_progress = |audio_s: f64| {
-                progress_ms.store((audio_s * 1e3) as i64, Ordering::Relaxed);
+            let mut last_word: Option<Word> = None;
+            let mut on_progress = |progress: Progress| {
+                progress_ms.store((progress.audio_s * 1e3) as i64, Ordering::Relaxed);
+                if let (Some(draft), [.., last]) = (&draft, progress.words) {
+                    let new = following_text(last_word.as_ref(), progress.words);
+                    draft.send_modify(|text| text.push_str(&new));
+                    last_word = Some(last.clone());
+                }
                 if asked_to_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
             let engine = engine.blocking();
@@ -260,9 +268,9 @@ impl JobRunner {
             let transcript = if multichannel {
                 // The channels are decoded each by itself; the waveform is that of all together. Damage is reported by the others.
                 while !asked_to_stop() && matches!(audio.next_block(), Ok(Some(_))) {}
-                engine.transcribe_channels(file.path(), &named(), &options, |progress| on_progress(progress.audio_s))
+                engine.transcribe_channels(file.path(), &named(), &options, &mut on_progress)
             } else {
-                engine.transcribe_with(audio, &options, |progress| on_progress(progress.audio_s))
+                engine.transcribe_with(audio, &options, &mut on_progress)
             };
             let mut transcript = transcript.map_err(|error| classify(error, asked_to_stop()))?;
             // A decoder's own message may name the file as this machine does.
@@ -310,6 +318,13 @@ impl JobRunner {
             cents: price.cents(duration_ms),
         })
     }
+}
+
+/// The text of words that follow the last one before them.
+fn following_text(last: Option<&Word>, words: &[Word]) -> String {
+    let Some(last) = last else { return segments::whole(words).text };
+    let all: Vec<Word> = std::iter::once(last).chain(words).cloned().collect();
+    segments::whole(&all).text.split_off(last.text.len())
 }
 
 /// A transcript, with the parts that are stored as JSON.

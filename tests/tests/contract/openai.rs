@@ -4,9 +4,12 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use auricle_tests::{Account, Answer, Receiver, Reply, Service, Setup, ended, repository, silence, skip, speech};
-use reqwest::Method;
+use auricle_tests::{
+    Account, Answer, Receiver, Reply, Service, Setup, block_on, ended, eventually, long_reading, repository, silence,
+    skip, speech,
+};
 use reqwest::header::CONTENT_TYPE;
+use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 const TRANSCRIPTIONS: &str = "/v1/audio/transcriptions";
@@ -37,6 +40,10 @@ fn chatting() -> (Receiver, Service) {
 
 /// A form with a file in the middle of the other fields.
 fn form(account: &Account, filename: &str, bytes: &[u8], fields: &[(&str, &str)]) -> Answer {
+    Answer::of(form_request(account, filename, bytes, fields))
+}
+
+fn form_request(account: &Account, filename: &str, bytes: &[u8], fields: &[(&str, &str)]) -> RequestBuilder {
     let boundary = "an-uncommon-boundary";
     let field = |(name, value): &(&str, &str)| {
         format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
@@ -52,7 +59,75 @@ fn form(account: &Account, filename: &str, bytes: &[u8], fields: &[(&str, &str)]
     body.extend(after.iter().map(field).collect::<String>().into_bytes());
     body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
     let request = account.request(Method::POST, TRANSCRIPTIONS);
-    Answer::of(request.header(CONTENT_TYPE, format!("multipart/form-data; boundary={boundary}")).body(body))
+    request.header(CONTENT_TYPE, format!("multipart/form-data; boundary={boundary}")).body(body)
+}
+
+/// The events of a stream before `[DONE]`, which must be there.
+fn events(stream: &str) -> Vec<Value> {
+    let events = stream.strip_suffix("data: [DONE]\n\n").expect("[DONE]").split_terminator("\n\n");
+    let data = events.filter_map(|event| event.strip_prefix("data: "));
+    data.map(|data| serde_json::from_str(data).expect("JSON")).collect()
+}
+
+/// The text of the deltas among events.
+fn deltas(events: &[Value]) -> String {
+    events.iter().filter_map(|event| event["delta"].as_str()).collect()
+}
+
+/// Two minutes of readings, streamed up to the first delta, with the name of the transcript.
+async fn begun(account: &Account, fields: &[(&str, &str)]) -> (reqwest::Response, String, String) {
+    let fields = [&[("model", "whisper-1"), ("language", "en"), ("stream", "true")], fields].concat();
+    let mut response = form_request(account, "talk.wav", &long_reading(8), &fields).send().await.unwrap();
+    let id = response.headers()["x-transcript-id"].to_str().unwrap().to_owned();
+    let mut text = String::new();
+    while !text.contains("transcript.text.delta") {
+        text += std::str::from_utf8(&response.chunk().await.unwrap().expect("a delta")).unwrap();
+    }
+    (response, id, text)
+}
+
+#[test]
+fn words_are_streamed_while_the_file_is_computed() {
+    let account = service().account();
+    let (events, first, status) = block_on(async {
+        let (response, id, mut text) = begun(&account, &[("response_format", "diarized_json")]).await;
+        let first = text.len();
+        let path = format!("/v2/transcripts/{id}");
+        let status = account.request(Method::GET, &path).send().await.unwrap().text().await.unwrap();
+        text += &response.text().await.unwrap();
+        (events(&text), first, serde_json::from_str::<Value>(&status).unwrap())
+    });
+    assert_eq!((&status["status"], &status["text"]), (&json!("processing"), &Value::Null), "after {first} bytes");
+    let (done, before) = events.split_last().unwrap();
+    assert_eq!((&done["type"], &done["usage"]["type"]), (&json!("transcript.text.done"), &json!("duration")));
+    assert_eq!(deltas(before), done["text"].as_str().unwrap());
+    let early = before.iter().position(|event| event["type"] == "transcript.text.segment").unwrap();
+    assert!(early > 1 && before[..early].iter().all(|event| event["type"] == "transcript.text.delta"), "{early}");
+    let segments: Vec<&Value> = before.iter().filter(|event| event["type"] == "transcript.text.segment").collect();
+    assert!(segments.iter().any(|one| one["speaker"] == "A") && segments.iter().any(|one| one["speaker"] == "B"));
+    assert_eq!(account.usage().len(), 1);
+}
+
+#[test]
+fn a_client_that_leaves_a_stream_stops_the_work() {
+    let account = service().account();
+    let path = block_on(async {
+        let (response, id, _) = begun(&account, &[]).await;
+        drop(response);
+        format!("/v2/transcripts/{id}")
+    });
+    eventually("the transcript is deleted", || (account.get(&path).status == 404).then_some(()));
+    assert_eq!(account.usage(), Vec::<Value>::new(), "an abandoned stream costs nothing");
+}
+
+#[test]
+fn a_stream_of_a_broken_file_is_an_error_of_its_status() {
+    let account = service().account();
+    let answer = form(&account, "a.wav", b"no audio", &[("model", "whisper-1"), ("stream", "true")]);
+    is(&answer, 400, "invalid_request_error", "invalid_request");
+    let answer = form(&account, "a.wav", &silence(1.0), &[("model", "whisper-1"), ("stream", "true")]);
+    let events = events(answer.text());
+    assert_eq!((events.len(), &events[0]["text"]), (1, &json!("")), "{events:?}");
 }
 
 /// The status, type and code of an error in OpenAI's shape.

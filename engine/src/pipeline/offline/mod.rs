@@ -1,5 +1,6 @@
 //! A recording to a transcript, by the family of its checkpoint.
 
+mod progress;
 pub(crate) mod speaker_labels;
 pub mod transducer;
 mod unwritten;

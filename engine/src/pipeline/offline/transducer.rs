@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::unwritten::Coverage;
+use super::progress::ProgressReport;
+use super::unwritten::{Coverage, DOUBTFUL_MARGIN_MS};
 use super::window_reader::WindowReader;
 use crate::audio::{AudioStream, SAMPLE_RATE};
 use crate::decoding::fusion::{BEAM, Fusion};
@@ -24,7 +25,7 @@ use crate::scheduler::{Priority, Results, Scheduler, Stream};
 use crate::text::lm::LanguageModel;
 use crate::text::tokens::{Spoken, joined};
 use crate::transcript::{Progress, Transcript};
-use crate::vad::chunker::{Chunker, WindowLengths};
+use crate::vad::chunker::{Chunker, OVERLAP_MS, WindowLengths};
 use crate::vad::seam::join;
 use crate::vad::shared::SharedVad;
 use crate::vad::speech_filter::{SpeechFilter, SpeechSpans};
@@ -48,30 +49,6 @@ struct Transcription<'a> {
     dropped_words: usize,
     coverage: Coverage,
     progress: ProgressReport<'a>,
-}
-
-/// Reports the progress of a transcription.
-pub(crate) struct ProgressReport<'a> {
-    progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
-    total_s: Option<f64>,
-}
-
-impl<'a> ProgressReport<'a> {
-    /// Reports progress over `audio` to a callback.
-    pub fn new(progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>, audio: &AudioStream) -> Self {
-        Self { progress, total_s: audio.duration_s() }
-    }
-
-    /// Reports that the audio is processed up to `audio_s`.
-    ///
-    /// # Errors
-    /// [`Error::Canceled`] if the callback stops the transcription.
-    pub fn report(&mut self, audio_s: f64) -> Result<()> {
-        match (self.progress)(Progress { audio_s, total_s: self.total_s }) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Error::Canceled),
-        }
-    }
 }
 
 impl Transcription<'_> {
@@ -165,7 +142,7 @@ pub(crate) fn transcribe(
         detector,
         dropped_words: 0,
         coverage: Coverage::default(),
-        progress: ProgressReport::new(progress, &audio),
+        progress: ProgressReport::new(progress, &audio, options),
     };
     let mut spoken = if model.config().class.is_streaming() {
         transcribe_stream(model, worker, &mut audio, &mut run)?
@@ -263,7 +240,7 @@ fn transcribe_stream(
                 (StepResult::Frames(_), None) => return Err(Error::internal("frames to search without a search")),
             }
         }
-        run.progress.report((processed as f64 * row_s).min(audio.position_s()))?;
+        run.progress.report((processed as f64 * row_s).min(audio.position_s()), &[])?;
     }
     if let Some(search) = run.search() {
         tokens.extend(model.finish_search(searching, &[search]).into_iter().flatten());
@@ -280,6 +257,7 @@ fn transcribe_windows(
     audio: &mut AudioStream,
     run: &mut Transcription,
 ) -> Result<Spoken> {
+    let has_detector = run.detector.is_some();
     let mut reader = WindowReader::new(audio, Chunker::new(run.detector.take(), WindowLengths::UTTERANCES));
     let mut open = run.open(worker)?;
     let mut waiting: VecDeque<Window> = VecDeque::new();
@@ -310,7 +288,16 @@ fn transcribe_windows(
             let length_ms = window.samples.len() as u64 * 1000 / u64::from(SAMPLE_RATE);
             let part = model.vocabulary().words(&tokens, model.frame_ms(), length_ms);
             join(&mut spoken, part, &window);
-            run.progress.report((window.start_ms + length_ms) as f64 / 1000.0)?;
+            let end_ms = window.start_ms + length_ms;
+            let settled_ms = waiting.front().map_or_else(|| end_ms.saturating_sub(OVERLAP_MS), |next| next.start_ms);
+            // Speech that follows may keep a word.
+            let settled_ms = settled_ms.saturating_sub(if has_detector { DOUBTFUL_MARGIN_MS } else { 0 });
+            let mut words = run.progress.new_words(&spoken, settled_ms).to_vec();
+            model.emission_delay(run.group.look_ahead).correct(&mut words);
+            if has_detector {
+                run.coverage.drop_doubtful(&mut words);
+            }
+            run.progress.report(end_ms as f64 / 1000.0, &words)?;
         }
     }
     Ok(spoken)

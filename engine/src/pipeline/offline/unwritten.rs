@@ -32,7 +32,7 @@ const LONGEST_WORD_MS: u64 = 1500;
 /// A word of lower confidence needs this much speech in this margin around it, and some nearer, ms.
 const DOUBTFUL_CONFIDENCE: f32 = 0.7;
 const DOUBTFUL_SPEECH_MS: u64 = 1500;
-const DOUBTFUL_MARGIN_MS: u64 = 2000;
+pub const DOUBTFUL_MARGIN_MS: u64 = 2000;
 const DOUBTFUL_DISTANCE_MS: u64 = 400;
 
 /// The rest of a window after decoding.

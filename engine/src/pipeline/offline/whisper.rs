@@ -4,7 +4,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::transducer::{ProgressReport, dropped_words_warning};
+use super::progress::ProgressReport;
+use super::transducer::dropped_words_warning;
 use super::unwritten::MIN_ADVANCE_MS;
 use super::whisper_windows::{WindowQueue, Written, WrittenText, input};
 use super::whisper_words::{FRAME_MS, words};
@@ -61,7 +62,7 @@ pub(crate) fn transcribe(
     let medical = options.language.as_deref().filter(|_| options.medical_mode);
     let keyterms = keyterm_prompt(model, &options.keyterms, medical)?;
     let open = worker.open(StreamRequest::Whisper(request), Priority::Offline)?;
-    let mut progress = ProgressReport::new(progress, &audio);
+    let mut progress = ProgressReport::new(progress, &audio, options);
     let has_detector = detector.is_some();
     let text = if options.sequential {
         transcribe_sequential(open, model, &mut audio, detector, keyterms, &mut progress)?
@@ -110,7 +111,8 @@ fn transcribe_parallel(
         let before = text.end_ms;
         queue.deliver(&mut text)?;
         if text.end_ms > before {
-            progress.report(text.end_ms as f64 / 1000.0)?;
+            let words = progress.new_words(&text.spoken, queue.settled_ms(&text));
+            progress.report(text.end_ms as f64 / 1000.0, words)?;
         }
         if queue.is_empty() {
             if reader.has_ended() {
@@ -165,7 +167,9 @@ fn transcribe_sequential(
             previous.add(&decoded.tokens, result.temperature);
             let (spoken, dropped) = words(model, &decoded, result.known_language, &window, &window.speech()?, &[])?;
             text.add(Written { spoken, dropped, ..Written::default() }, &window)?;
-            progress.report(text.end_ms as f64 / 1000.0)?;
+            // The next window begins where this one stopped.
+            let words = progress.new_words(&text.spoken, text.end_ms);
+            progress.report(text.end_ms as f64 / 1000.0, words)?;
             windows.advance(window.samples.len());
         }
     }

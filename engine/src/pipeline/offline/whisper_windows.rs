@@ -15,6 +15,7 @@ use crate::pipeline::executors::whisper::{TranscribedWindow, WhisperInput};
 use crate::scheduler::Stream;
 use crate::text::Word;
 use crate::text::tokens::Spoken;
+use crate::vad::chunker::OVERLAP_MS;
 use crate::vad::seam::join;
 use crate::vad::window::Window;
 
@@ -30,6 +31,8 @@ pub struct WrittenText {
     pub coverage: Coverage,
     /// Number of words dropped because they are far from speech.
     pub dropped_words: usize,
+    /// Start of the window that was added last, ms.
+    start_ms: u64,
     /// End of the audio that is written, ms.
     pub end_ms: u64,
 }
@@ -40,6 +43,7 @@ impl WrittenText {
         self.dropped_words += written.dropped;
         self.coverage.add(&window.speech()?, window.start_ms);
         join(&mut self.spoken, written.spoken, window);
+        self.start_ms = window.start_ms;
         self.end_ms = self.end_ms.max(window.start_ms + window.length_ms());
         Ok(())
     }
@@ -226,6 +230,15 @@ impl WindowQueue {
             self.push(at + 1 + number, part, depth, Some((result.language, result.known_language)))?;
         }
         Ok(())
+    }
+
+    /// The moment before which nothing on the way changes the text, ms.
+    pub fn settled_ms(&self, text: &WrittenText) -> u64 {
+        match self.pending.front() {
+            Some(Pending { depth: 0, window, .. }) => window.start_ms,
+            Some(_) => text.start_ms,
+            None => text.end_ms.saturating_sub(OVERLAP_MS),
+        }
     }
 
     /// Adds the first windows to the text as far as they are written.

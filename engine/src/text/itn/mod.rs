@@ -19,7 +19,7 @@ use crate::language::primary_subtag;
 const MIN_SINGLE_NUMBER: f64 = 10.0;
 
 /// Pause that ends a number, ms.
-const PAUSE_MS: u64 = 500;
+pub const PAUSE_MS: u64 = 500;
 
 /// Marks that end a sentence.
 const ENDS: [char; 9] = ['.', '?', '!', '\u{2026}', '\u{3002}', '\u{ff1f}', '\u{ff01}', '\u{061f}', '\u{0964}'];

@@ -5,6 +5,7 @@ pub mod realtime;
 pub mod speech;
 pub mod speech_encoder;
 pub mod transcription;
+mod transcription_stream;
 pub mod transcriptions;
 
 use std::sync::Arc;

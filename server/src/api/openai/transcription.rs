@@ -3,12 +3,11 @@
 use auricle_engine::Word;
 use auricle_engine::segments;
 use auricle_engine::subtitles::{self, SubtitleOptions};
-use bytes::Bytes;
-use futures_util::stream;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::http::response::{Response, events, json as json_response, text};
+use crate::api::language::event;
+use crate::http::response::{Response, json as json_response, text};
 use crate::store::Transcript;
 
 /// The shape of a response.
@@ -31,6 +30,7 @@ pub enum Granularity {
 }
 
 /// The form of an answer.
+#[derive(Clone)]
 pub struct AnswerOptions {
     pub shape: Shape,
     pub granularities: Vec<Granularity>,
@@ -139,35 +139,35 @@ impl Finished {
         written
     }
 
-    /// One event for each sentence, and one for its speaker if speakers are asked for; then one with the whole text.
-    fn events(&self, answer: &AnswerOptions) -> Vec<Bytes> {
-        let event = |value: Value| Bytes::from(format!("data: {value}\n\n"));
+    /// One event for each sentence, and one for its speaker if speakers are asked for; then one with the whole text. The client has the
+    /// beginning `sent`.
+    pub fn events(&self, answer: &AnswerOptions, sent: &str) -> String {
         let is_diarized = answer.shape == Shape::Diarized;
-        let mut events = Vec::new();
-        // The pieces add up to the text.
-        let mut rest = self.text.as_str();
+        let mut written = String::new();
+        // The pieces add up to the text, unless later words have changed what was sent.
+        let mut at = if self.text.starts_with(sent) { sent.len() } else { self.text.len() };
+        let mut searched = 0;
         for turn in self.turns() {
             let text = turn["text"].as_str().unwrap_or_default();
-            let end = rest.find(text).map_or(0, |at| at + text.len());
-            if end > 0 {
-                let mut delta = json!({ "type": "transcript.text.delta", "delta": &rest[..end] });
+            searched += self.text[searched..].find(text).map_or(0, |found| found + text.len());
+            if searched > at {
+                let mut delta = json!({ "type": "transcript.text.delta", "delta": &self.text[at..searched] });
                 if is_diarized {
                     delta["segment_id"] = turn["id"].clone();
                 }
-                events.push(event(delta));
-                rest = &rest[end..];
+                written += &event(&delta);
+                at = searched;
             }
             if is_diarized {
-                events.push(event(turn));
+                written += &event(&turn);
             }
         }
-        if !rest.is_empty() {
-            events.push(event(json!({ "type": "transcript.text.delta", "delta": rest })));
+        if at < self.text.len() {
+            written += &event(&json!({ "type": "transcript.text.delta", "delta": &self.text[at..] }));
         }
         let mut done = self.json(answer.has_logprobs);
         done["type"] = "transcript.text.done".into();
-        events.extend([event(done), Bytes::from_static(b"data: [DONE]\n\n")]);
-        events
+        written + &event(&done) + "data: [DONE]\n\n"
     }
 }
 
@@ -210,9 +210,6 @@ fn seconds(ms: u64) -> f64 {
 
 /// The response of a shape.
 pub fn respond(finished: &Finished, answer: &AnswerOptions) -> Response {
-    if answer.stream {
-        return events(stream::iter(finished.events(answer).into_iter().map(Ok)));
-    }
     let audio_ms = u64::try_from(finished.duration_ms).ok().filter(|ms| *ms > 0);
     let subtitles = SubtitleOptions { audio_ms, ..SubtitleOptions::default() };
     match answer.shape {
@@ -277,20 +274,39 @@ mod tests {
             has_logprobs: shape == Shape::Json,
             is_translated: false,
         };
-        let events = finished().events(&answer(Shape::Json));
-        let read = |event: &Bytes| serde_json::from_slice::<Value>(event.strip_prefix(b"data: ").unwrap()).unwrap();
-        let (last, events) = events.split_last().unwrap();
-        assert_eq!(last, &Bytes::from_static(b"data: [DONE]\n\n"));
-        let (done, deltas) = events.split_last().unwrap();
-        let text: String = deltas.iter().map(|event| read(event)["delta"].as_str().unwrap().to_owned()).collect();
-        assert_eq!((deltas.len(), text.as_str()), (2, "Hello there. How are you?"));
-        assert_eq!(read(done)["text"], text);
-        let logprob = read(done)["logprobs"][4]["logprob"].as_f64().unwrap();
+        let events = |shape, sent| {
+            let written = finished().events(&answer(shape), sent);
+            let written = written.strip_suffix("data: [DONE]\n\n").unwrap();
+            let read = |event: &str| serde_json::from_str::<Value>(event.strip_prefix("data: ").unwrap()).unwrap();
+            written.split_terminator("\n\n").map(read).collect::<Vec<_>>()
+        };
+        let deltas = |events: &[Value]| {
+            events.iter().map(|event| event["delta"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let whole = events(Shape::Json, "");
+        let (done, pieces) = whole.split_last().unwrap();
+        assert_eq!(deltas(pieces), ["Hello there.", " How are you?"]);
+        assert_eq!(done["text"], "Hello there. How are you?");
+        let logprob = done["logprobs"][4]["logprob"].as_f64().unwrap();
         assert!((logprob - 0.5_f64.ln()).abs() < 1e-6, "{logprob}");
-        let turns = finished().events(&answer(Shape::Diarized));
-        let kinds: Vec<Value> = turns[..4].iter().map(|event| read(event)["type"].clone()).collect();
+        for (sent, rest) in [
+            ("Hello", vec![" there.", " How are you?"]),
+            ("Hello there.", vec![" How are you?"]),
+            ("Hello there. How are", vec![" you?"]),
+            ("Hello there. How are you?", vec![]),
+            ("Hallo", vec![]),
+        ] {
+            let events = events(Shape::Json, sent);
+            let (done, pieces) = events.split_last().unwrap();
+            assert_eq!(
+                (deltas(pieces), &done["text"]),
+                (rest.into_iter().map(String::from).collect(), &json!("Hello there. How are you?"))
+            );
+        }
+        let turns = events(Shape::Diarized, "");
+        let kinds: Vec<&Value> = turns[..4].iter().map(|event| &event["type"]).collect();
         assert_eq!(kinds[..2], ["transcript.text.delta", "transcript.text.segment"]);
         assert_eq!(kinds[..2], kinds[2..]);
-        assert_eq!(read(&turns[2])["segment_id"], read(&turns[3])["id"]);
+        assert_eq!(turns[2]["segment_id"], turns[3]["id"]);
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::transcription::{AnswerOptions, Finished, Granularity, Shape, respond};
-use super::{DIARIZING, file_model, model_not_found};
+use super::{DIARIZING, file_model, model_not_found, transcription_stream};
 use crate::api::TranscriptsState;
 use crate::api::form::{self, FilePart, Form};
-use crate::api::one_request::{rendered, transcribe};
+use crate::api::one_request::{new_transcript, rendered, run};
 use crate::context::RequestContext;
 use crate::http::response::{ApiError, Response, Result};
 
@@ -41,7 +41,11 @@ async fn respond_to(state: Arc<TranscriptsState>, request: RequestContext, task:
     let form = form::read(&state.uploads, &account, &headers, request.into_body(), FilePart::default()).await?;
     let answer = answer_options(&form, task)?;
     let fields = fields(&form, &answer)?;
-    let transcript = transcribe(&state, &account, form, fields).await.map_err(model_not_found)?;
+    let new = new_transcript(&state, &account, &form, fields).await.map_err(model_not_found)?;
+    if answer.stream {
+        return transcription_stream::respond(state, account, new, form, answer).await;
+    }
+    let transcript = run(&state, &new, || form.keep()).await?;
     rendered(&state, transcript, move |transcript, words| Ok(respond(&Finished::new(transcript, words)?, &answer)))
         .await
 }
