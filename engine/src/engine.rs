@@ -95,6 +95,14 @@ impl Engine {
         self.run(move |engine| engine.enroll(audio)).await
     }
 
+    /// [`blocking::Engine::enroll_reference`], awaited.
+    ///
+    /// # Errors
+    /// As [`blocking::Engine::enroll_reference`].
+    pub async fn enroll_reference(&self, audio: AudioStream) -> Result<VoiceProfile> {
+        self.run(move |engine| engine.enroll_reference(audio)).await
+    }
+
     /// Opens a live session: samples go into the first part, events come out of the second. All sessions share the device's
     /// steps. The first session of a model loads it.
     ///

@@ -1,6 +1,6 @@
 """Uses a service through OpenAI's own package, of which only the base URL and the key are set.
 
-Usage: openai_client.py recognise FILE | chat | speak | listen PCM | talk PCM, with OPENAI_BASE_URL and OPENAI_API_KEY. Prints one JSON object.
+Usage: openai_client.py recognise FILE | diarize TALK CLIP NAME | chat | speak | listen PCM | talk PCM, with OPENAI_BASE_URL and OPENAI_API_KEY. Prints one JSON object.
 """
 
 import base64
@@ -51,6 +51,46 @@ def recognise(path):
             call()
         except openai.APIStatusError as error:
             errors[name] = [type(error).__name__, error.status_code, error.code]
+    found["errors"] = errors
+    return found
+
+
+def diarize(talk, clip, name):
+    client = openai.OpenAI(max_retries=0)
+    with open(clip, "rb") as file:
+        reference = "data:audio/wav;base64," + base64.b64encode(file.read()).decode()
+
+    def transcribe(**options):
+        options = {"known_speaker_names": [name], "known_speaker_references": [reference], **options}
+        with open(talk, "rb") as file:
+            return client.audio.transcriptions.create(
+                file=file,
+                model="gpt-4o-transcribe-diarize",
+                response_format="diarized_json",
+                language="en",
+                chunking_strategy={"type": "server_vad", "threshold": 0.4, "silence_duration_ms": 300},
+                **options,
+            )
+
+    whole = transcribe()
+    found = {"segments": [[segment.speaker, segment.text] for segment in whole.segments], "text": whole.text}
+    events = list(transcribe(stream=True))
+    found["streamed"] = [[event.speaker, event.text] for event in events if event.type.endswith(".segment")]
+    found["deltas"] = "".join(event.delta for event in events if event.type.endswith(".delta"))
+    found["seconds"] = events[-1].usage.seconds if hasattr(events[-1].usage, "seconds") else None
+    errors = {}
+    for case, options in {
+        "names": {"known_speaker_names": [name, "Bob"]},
+        "url": {"known_speaker_references": ["https://example.com/clip.wav"]},
+        "silence": {"known_speaker_references": ["data:audio/wav;base64,UklGRg=="]},
+        "chunks": {"chunking_strategy": {"type": "by_hand"}},
+    }.items():
+        try:
+            transcribe(**options) if case != "chunks" else client.audio.transcriptions.create(
+                file=open(talk, "rb"), model="whisper-1", **options
+            )
+        except openai.APIStatusError as error:
+            errors[case] = [error.status_code, error.code]
     found["errors"] = errors
     return found
 
@@ -215,5 +255,5 @@ def talk(path):
     return found
 
 
-COMMANDS = {"recognise": recognise, "chat": chat, "speak": speak, "listen": listen, "talk": talk}
+COMMANDS = {"recognise": recognise, "diarize": diarize, "chat": chat, "speak": speak, "listen": listen, "talk": talk}
 print(json.dumps(COMMANDS[sys.argv[1]](*sys.argv[2:])))

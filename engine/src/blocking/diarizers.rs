@@ -14,7 +14,10 @@ use crate::error::{Error, Result};
 use crate::models::sortformer::{self, Sortformer};
 use crate::models::voice::{VoiceEmbedder, fingerprint};
 use crate::options::{SpeakerLabels, TranscribeOptions};
-use crate::pipeline::offline::speaker_labels::{Diarizer, DiarizerForm, Naming, enrolment};
+use crate::pipeline::offline::speaker_labels::{
+    Diarizer, DiarizerForm, Naming,
+    enrolment::{self, ClipRules},
+};
 use crate::scheduler::Priority;
 use crate::transcript::{KnownSpeaker, VoiceProfile};
 use crate::vad::shared::SharedVad;
@@ -65,10 +68,23 @@ impl Engine {
     /// [`Error::InvalidOption`] where the models folder cannot name speakers; [`Error::Busy`] when there are as many recordings as there
     /// may be; what loading, decoding or the device reports.
     pub fn enroll(&self, audio: AudioStream) -> Result<VoiceProfile> {
+        self.profile(audio, ClipRules::PROFILE)
+    }
+
+    /// The same of a short reference, for one transcription: half a second of speech, in at most 15 s. The less speech there is, the more often
+    /// the person stays without a name.
+    ///
+    /// # Errors
+    /// As [`Engine::enroll`].
+    pub fn enroll_reference(&self, audio: AudioStream) -> Result<VoiceProfile> {
+        self.profile(audio, ClipRules::REFERENCE)
+    }
+
+    fn profile(&self, audio: AudioStream, rules: ClipRules) -> Result<VoiceProfile> {
         let _permit = RecordingPermit::take(&self.recordings)?;
         let on = self.devices.choose(Priority::Offline)?;
         let (model, worker, detector) = (self.speaker_embedder(&on)?, on.worker()?, self.detector()?);
-        on.suspect(enrolment::profile(&model, &worker, detector.map(SharedVad::new), audio))
+        on.suspect(enrolment::profile(&model, &worker, detector.map(SharedVad::new), audio, rules))
     }
 
     /// The people whom a transcription names, and the embedding that made their profiles; none if nobody is to be named.

@@ -24,11 +24,8 @@ use crate::sound_format::wav_header;
 use crate::store::Upload;
 use crate::visible;
 
-/// The most fields that are no file. Together they may be as large as a body of JSON.
+/// The most fields that are no file.
 const MAX_FIELDS: usize = 64;
-
-/// The most bytes of a form beside its file: fields, boundaries, heads of parts.
-const MAX_FRAME_BYTES: u64 = 2 * MAX_JSON_BYTES as u64;
 
 /// The longest name of a file, in characters.
 const MAX_FILENAME_CHARS: usize = 1024;
@@ -38,11 +35,13 @@ pub struct FilePart {
     pub name: &'static str,
     /// The rate in hertz of audio that has no header: 16 bits, mono.
     pub raw_rate: Option<u32>,
+    /// The most bytes of all other fields.
+    pub max_field_bytes: usize,
 }
 
 impl Default for FilePart {
     fn default() -> Self {
-        Self { name: "file", raw_rate: None }
+        Self { name: "file", raw_rate: None, max_field_bytes: MAX_JSON_BYTES }
     }
 }
 
@@ -165,19 +164,21 @@ pub async fn read(
         ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
     })?;
     let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length.saturating_sub(MAX_FRAME_BYTES) > state.max_bytes) {
+    let max_field_bytes = expected.max_field_bytes;
+    // Boundaries and the heads of parts are as large again at most.
+    if length.is_some_and(|length| length.saturating_sub(2 * max_field_bytes as u64) > state.max_bytes) {
         return Err(too_large(state.max_bytes));
     }
     let limits =
-        SizeLimit::new().whole_stream(u64::MAX).per_field(MAX_JSON_BYTES as u64).for_field(expected.name, u64::MAX);
+        SizeLimit::new().whole_stream(u64::MAX).per_field(max_field_bytes as u64).for_field(expected.name, u64::MAX);
     let mut parts =
         Multipart::with_constraints(body.into_data_stream(), boundary, Constraints::new().size_limit(limits));
     let too_long = || {
-        let message = format!("The fields of the form are larger than {MAX_JSON_BYTES} bytes.");
+        let message = format!("The fields of the form are larger than {max_field_bytes} bytes.");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
     };
     let mut form = Form::default();
-    let mut left = MAX_JSON_BYTES;
+    let mut left = max_field_bytes;
     while let Some(part) = parts.next_field().await.map_err(|error| broken(&error))? {
         let name = part.name().unwrap_or_default().to_owned();
         if name == expected.name {

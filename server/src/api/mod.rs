@@ -30,6 +30,7 @@ use auricle_engine::Catalog;
 use url::Url;
 
 use self::rendering::Renderer;
+use self::speakers::SpeakersState;
 use self::uploads::UploadsState;
 use crate::config::BillingProvider;
 use crate::notify::Notifiers;
@@ -43,6 +44,8 @@ pub struct TranscriptsState {
     pub storage: Storage,
     /// Takes the files of forms.
     pub uploads: Arc<UploadsState>,
+    /// Reads the voices of known speakers.
+    pub speakers: Arc<SpeakersState>,
     pub outbound: Outbound,
     pub catalog: Arc<Catalog>,
     pub notifiers: Arc<Notifiers>,

@@ -105,10 +105,7 @@ pub async fn create(state: Arc<SpeakersState>, request: RequestContext) -> Resul
     if let Some(id) = upload {
         upload_filename(&state.store, &account, id).await?;
     }
-    let engine = state.engine.as_ref().ok_or_else(|| {
-        let message = "This process reads no audio; ask one of role `all`.";
-        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "model_unavailable", message)
-    })?;
+    let engine = engine(&state)?;
     let model = model(&state).await?;
     if model.is_none() {
         return Err(unsupported(&"the models folder has no speaker embedding"));
@@ -117,7 +114,7 @@ pub async fn create(state: Arc<SpeakersState>, request: RequestContext) -> Resul
     refusal.map_or(Ok(()), |refusal| Err(refused(refusal, name)))?;
     let _place = state.places.try_take(&account).ok_or_else(busy)?;
     let profile = match local_file(&state, &account, &source).await {
-        Ok(file) => heard(engine, file).await,
+        Ok(file) => heard(engine, file, Clip::Profile).await,
         Err(error) => Err(error),
     };
     // A clip that cannot be used is of no more use here, and is a voice.
@@ -134,6 +131,17 @@ pub async fn create(state: Arc<SpeakersState>, request: RequestContext) -> Resul
     Ok(json(&Body::new(&state, &account, &speaker, model.as_deref())))
 }
 
+/// The engine of this process.
+///
+/// # Errors
+/// 503 if it has none.
+pub fn engine(state: &SpeakersState) -> Result<&Engine> {
+    state.engine.as_ref().ok_or_else(|| {
+        let message = "This process reads no audio; ask one of role `all`.";
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "model_unavailable", message)
+    })
+}
+
 fn refused(refusal: SpeakerRefusal, name: &str) -> ApiError {
     match refusal {
         SpeakerRefusal::NameTaken => {
@@ -147,7 +155,8 @@ fn refused(refusal: SpeakerRefusal, name: &str) -> ApiError {
     }
 }
 
-fn busy() -> ApiError {
+/// 429 while there is no room for another clip.
+pub fn busy() -> ApiError {
     let message = "As many clips as there may be are being heard; try again when one is done.";
     ApiError::new(StatusCode::TOO_MANY_REQUESTS, "quota_exceeded", message)
 }
@@ -178,8 +187,20 @@ async fn local_file(state: &SpeakersState, account: &AccountId, source: &Source)
     }
 }
 
+/// The use of a clip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clip {
+    /// A profile that is kept.
+    Profile,
+    /// A reference of one request.
+    Reference,
+}
+
 /// The profile of the person who speaks in a clip.
-async fn heard(engine: &Engine, file: LocalFile) -> Result<VoiceProfile> {
+///
+/// # Errors
+/// 422 for a clip that cannot be used, 429 while there is no room.
+pub async fn heard(engine: &Engine, file: LocalFile, clip: Clip) -> Result<VoiceProfile> {
     let opening = tokio::task::spawn_blocking(move || {
         let audio = AudioStream::open_with(file.path(), &OpenOptions::default().name("the clip"))?;
         Ok::<_, Error>((file, audio))
@@ -187,7 +208,11 @@ async fn heard(engine: &Engine, file: LocalFile) -> Result<VoiceProfile> {
     let opened = opening.await.map_err(|panic| ApiError::internal(&panic))?;
     // The file is read while its stream is.
     let (_file, audio) = opened.map_err(not_heard)?;
-    engine.enroll(audio).await.map_err(not_heard)
+    let profile = match clip {
+        Clip::Profile => engine.enroll(audio).await,
+        Clip::Reference => engine.enroll_reference(audio).await,
+    };
+    profile.map_err(not_heard)
 }
 
 fn not_heard(error: Error) -> ApiError {

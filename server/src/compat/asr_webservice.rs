@@ -86,7 +86,7 @@ async fn read(state: &Arc<TranscriptsState>, request: RequestContext) -> Result<
     let account = request.account()?.id.clone();
     let is_raw = request.query_flag("encode")? == Some(false);
     let headers = request.headers().clone();
-    let part = FilePart { name: "audio_file", raw_rate: is_raw.then_some(RAW_RATE) };
+    let part = FilePart { name: "audio_file", raw_rate: is_raw.then_some(RAW_RATE), ..FilePart::default() };
     let form = form::read(&state.uploads, &account, &headers, request.into_body(), part).await?;
     Ok((account, form))
 }

@@ -18,7 +18,7 @@ use tokio_util::io::ReaderStream;
 use tokio_util::sync::CancellationToken;
 
 use super::JobRunner;
-use super::passes::{cover, passes, without_terms};
+use super::passes::{cover, kept, passes};
 use super::peaks::Peaks;
 use super::queue::Start;
 use crate::backoff::jittered_ms;
@@ -194,8 +194,14 @@ impl JobRunner {
         passes: &Passes,
     ) -> Result<Vec<KnownSpeaker>, AttemptError> {
         let hides_names = passes.redaction.as_ref().is_some_and(|redaction| redaction.covers(Label::PersonName));
-        if !options.identify_speakers || !options.speaker_labels || hides_names {
+        if !(options.identify_speakers || options.known_speakers.is_some()) || !options.speaker_labels || hides_names {
             return Ok(Vec::new());
+        }
+        if let Some(sealed) = &options.known_speakers {
+            let unreadable =
+                "The known speakers of this request cannot be read: the key of the service has changed. Send it again.";
+            let known = self.profiles.open_for_a_job(account, sealed);
+            return known.ok_or_else(|| AttemptError::Permanent(unreadable.into()));
         }
         let failed = |error: std::io::Error| {
             AttemptError::OwnFault(format!("the profiles of speakers could not be read: {error}"))
@@ -312,7 +318,7 @@ impl JobRunner {
             waveform,
             analysis,
             warnings,
-            options: redacts.then(|| without_terms(asked)),
+            options: kept(asked),
             sku: price.model,
             unit_type: price.unit_type,
             cents: price.cents(duration_ms),

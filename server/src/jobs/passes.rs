@@ -93,9 +93,12 @@ fn named<T>(option: &str, name: &Option<String>, find: impl Fn(&str) -> Option<T
     name.as_ref().map(|name| find(name).ok_or_else(|| unknown(name))).transpose()
 }
 
-/// The options without vocabulary hints, which may name persons.
-pub fn without_terms(options: &JobOptions) -> String {
-    JobOptions { keyterms_prompt: None, ..options.clone() }.stored()
+/// The options to keep at the end of a job, if they are not all: voices are not kept, and beside redaction no vocabulary hints, which may
+/// name persons.
+pub fn kept(options: &JobOptions) -> Option<String> {
+    let keyterms_prompt = options.keyterms_prompt.clone().filter(|_| !options.pii_redaction);
+    let kept = JobOptions { keyterms_prompt, known_speakers: None, ..options.clone() };
+    (kept != *options).then(|| kept.stored())
 }
 
 #[cfg(test)]

@@ -250,6 +250,7 @@ impl Service {
             store: store.clone(),
             storage: storage.clone(),
             uploads: uploads.clone(),
+            speakers: speakers.clone(),
             outbound,
             catalog: catalog.clone(),
             notifiers: notifiers.clone(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use auricle_engine::{Catalog, KnownSpeaker, VoiceProfile, speaker_embedding};
 use data_encoding::HEXLOWER;
+use serde_json::json;
 
 use crate::clock;
 use crate::ids::{AccountId, SpeakerId, random};
@@ -60,6 +61,30 @@ impl Profiles {
         })
     }
 
+    /// People whom one job may name, encrypted for its options.
+    ///
+    /// # Errors
+    /// If they cannot be encrypted.
+    pub fn seal_for_a_job(&self, account: &AccountId, known: &[KnownSpeaker]) -> Result<String, SealError> {
+        let parts = |known: &KnownSpeaker| {
+            let VoiceProfile { model, direction, speech_sec, .. } = known.profile.clone();
+            (known.name.clone(), model, direction, speech_sec)
+        };
+        let known: Vec<_> = known.iter().map(parts).collect();
+        self.sealer.seal(&place_of_jobs(account), json!(known).to_string().as_bytes())
+    }
+
+    /// What [`Profiles::seal_for_a_job`] has encrypted. None with another key.
+    pub fn open_for_a_job(&self, account: &AccountId, sealed: &str) -> Option<Vec<KnownSpeaker>> {
+        let bytes = self.sealer.open(&place_of_jobs(account), sealed)?;
+        let known: Vec<(String, String, Vec<f32>, f64)> = serde_json::from_slice(&bytes).ok()?;
+        let person = |(name, model, direction, speech_sec): (String, String, Vec<f32>, f64)| KnownSpeaker {
+            name,
+            profile: VoiceProfile::new(model, direction, speech_sec),
+        };
+        Some(known.into_iter().map(person).collect())
+    }
+
     /// The fingerprint of the embedding whose profiles can be used; none where the catalog names none.
     ///
     /// # Errors
@@ -97,6 +122,10 @@ impl Profiles {
 /// A profile can be read in its own row alone.
 fn place(account: &AccountId, id: &SpeakerId, model: &str) -> String {
     format!("{account} {id} {model}")
+}
+
+fn place_of_jobs(account: &AccountId) -> String {
+    format!("{account} jobs")
 }
 
 /// A name without space around it.

@@ -11,6 +11,8 @@ pub struct JobOptions {
     pub speaker_labels: bool,
     pub speakers_expected: Option<u64>,
     pub identify_speakers: bool,
+    /// People whom this job alone may name, encrypted; erased at its end.
+    pub known_speakers: Option<String>,
     pub multichannel: bool,
     pub auto_chapters: bool,
     pub summarization: bool,

@@ -111,7 +111,7 @@ pub struct CompletedTranscript {
     pub analysis: Option<String>,
     /// What the client should know of the work, beside the warnings of the request.
     pub warnings: Vec<String>,
-    /// The options without what redaction must not keep; none if they stay as they are.
+    /// The options without what must not be kept; none if they stay as they are.
     pub options: Option<String>,
     /// The model that is billed.
     pub sku: &'static str,
@@ -136,6 +136,13 @@ async fn all_warnings(tx: &mut Tx, id: &TranscriptId, later: &[String]) -> Resul
     let earlier: Vec<String> =
         stored.flatten().and_then(|stored| serde_json::from_str(&stored).ok()).unwrap_or_default();
     Ok(stored_warnings(earlier.iter().chain(later)))
+}
+
+/// An assignment that erases the options of a failed job if voices are among them. Quotes of a user's words are escaped there.
+macro_rules! without_voices {
+    () => {
+        "options = CASE WHEN options LIKE '%\"known_speakers\":%' THEN '{}' ELSE options END"
+    };
 }
 
 impl Store {
@@ -298,10 +305,11 @@ impl Store {
                 .await?
             }
             Outcome::Failed(reason) => {
-                sqlx::query(
-                    "UPDATE transcripts SET status = 'error', error = $1, completed_at = $2, lease = NULL, lease_until = NULL
-                     WHERE id = $3 AND lease = $4 AND status = 'processing'",
-                )
+                sqlx::query(concat!(
+                    "UPDATE transcripts SET status = 'error', error = $1, completed_at = $2, lease = NULL, lease_until = NULL, ",
+                    without_voices!(),
+                    " WHERE id = $3 AND lease = $4 AND status = 'processing'",
+                ))
                 .bind(reason)
                 .bind(now)
                 .bind(job.id.as_str())
@@ -356,14 +364,15 @@ impl Store {
         let now = clock::now_ms();
         let mut tx = self.begin().await?;
         // One statement: a heartbeat or another node may come between two.
-        let failed = sqlx::query(
-            "UPDATE transcripts SET status = 'error', completed_at = $2, lease = NULL, lease_until = NULL,
-                    error = 'The service stopped ' || (deaths + 1) ||
+        let failed = sqlx::query(concat!(
+            "UPDATE transcripts SET status = 'error', completed_at = $2, lease = NULL, lease_until = NULL, ",
+            without_voices!(),
+            ", error = 'The service stopped ' || (deaths + 1) ||
                             ' times while it worked on this file. Create the transcript again.'
              WHERE status = 'processing' AND 2 * attempts + deaths > $1
                AND (lease_until IS NULL OR lease_until < $2 OR lease_until > $2 + 60000 + 2 * COALESCE(lease_ms, $3))
              RETURNING id",
-        )
+        ))
         // The last attempt turns from two halves into one.
         .bind(2 * MAX_ATTEMPTS)
         .bind(now)
@@ -410,4 +419,42 @@ pub enum AttemptCount {
     Counted,
     /// The service stops, which is not the job's fault.
     NotCounted,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Durability, NewTranscript, Status};
+
+    #[tokio::test]
+    async fn a_job_that_fails_keeps_no_voices() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&Store::url_in(folder.path()), Durability::Crash).await.unwrap();
+        let account = store.account_of("a@example.com", 100).await.unwrap().id;
+        let voices = JobOptions { known_speakers: Some("sealed".into()), ..JobOptions::default() };
+        let words = JobOptions {
+            keyterms_prompt: Some(vec![r#""known_speakers":"#.into()]),
+            speaker_labels: true,
+            ..JobOptions::default()
+        };
+        for dies in [false, true] {
+            for (options, kept) in [(&voices, &JobOptions::default()), (&words, &words)] {
+                let new = NewTranscript { options: options.clone(), ..NewTranscript::of_url(&account) };
+                store.create_transcript(&new, None).await.unwrap();
+                let job = store.claim_job(JobQuery::five(SourceKind::Urls), 1000).await.unwrap().unwrap();
+                assert_eq!(job.options.as_ref(), Ok(options));
+                if dies {
+                    sqlx::query("UPDATE transcripts SET lease_until = 0, deaths = 9 WHERE lease IS NOT NULL")
+                        .execute(&store.write)
+                        .await
+                        .unwrap();
+                    assert_eq!(store.requeue_expired_jobs().await.unwrap(), 0);
+                } else {
+                    assert!(store.finish_job(&job, &Outcome::Failed("No audio.".into())).await.unwrap());
+                }
+                let transcript = store.transcript(&account, &new.id).await.unwrap().unwrap();
+                assert_eq!((transcript.status, &transcript.options), (Status::Error, kept));
+            }
+        }
+    }
 }

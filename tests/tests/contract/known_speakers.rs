@@ -212,7 +212,7 @@ fn clips_that_show_no_voice_are_refused_and_deleted() {
         (music, "s of speech"),
         (sound(man[..3 * SAMPLE_RATE as usize].iter().copied()), "at least 5 s"),
         (two_readers(), "more than one person"),
-        (silence(601.0), "longer than 10 minutes"),
+        (silence(601.0), "longer than 600 s"),
         (b"no sound".to_vec(), "cannot be used"),
     ] {
         let message = enroll(&account, "Ada", clip).error(422, "unsuitable_audio");

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use auricle_engine::audio::SAMPLE_RATE;
 use auricle_tests::{
-    Account, Answer, Receiver, Reply, Service, Setup, block_on, ended, eventually, long_reading, repository, silence,
-    skip, speech,
+    Account, Answer, Receiver, Reply, Service, Setup, block_on, ended, eventually, long_reading, pcm, readers,
+    repository, silence, skip, speech, wav,
 };
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Method, RequestBuilder};
@@ -188,12 +189,12 @@ fn bad_forms_are_refused_in_their_shape() {
         "invalid_request_error",
         "unsupported_option",
     );
-    is(
-        &form(&account, "a.wav", &file, &[("model", "whisper-1"), ("known_speaker_names[]", "Ann")]),
-        400,
-        "invalid_request_error",
-        "unsupported_option",
-    );
+    let reference = ("known_speaker_references[]", "data:audio/wav;base64,UklGRg==");
+    let ann = ("known_speaker_names[]", "Ann");
+    for fields in [vec![ann], vec![reference], vec![ann, reference]] {
+        let fields = [vec![("model", "whisper-1")], fields].concat();
+        is(&form(&account, "a.wav", &file, &fields), 422, "invalid_request_error", "validation_error");
+    }
     is(
         &account.post(TRANSCRIPTIONS, &json!({ "model": "whisper-1" })),
         415,
@@ -322,6 +323,32 @@ fn the_python_package_transcribes() {
             "key": ["AuthenticationError", 401, "unauthorized"],
         })
     );
+}
+
+#[test]
+fn the_python_package_names_known_speakers() {
+    let Some(python) = python("openai") else { return };
+    let [man, woman] = readers();
+    let (clip, rest) = woman.split_at(woman.len() / 2);
+    let file = |name: &str, samples: Vec<f32>| {
+        let path = service().data().join(name);
+        std::fs::write(&path, wav(SAMPLE_RATE, 16, &pcm(samples))).unwrap();
+        path
+    };
+    let talk = file("talk.wav", [&man[man.len() / 2..], &[0.0; 8000], rest].concat());
+    let clip = file("clip.wav", clip[..clip.len().min(9 * SAMPLE_RATE as usize)].to_vec());
+    let args = ["diarize", talk.to_str().unwrap(), clip.to_str().unwrap(), "Ada King"];
+    let found = run(python, "openai_client.py", service(), &args);
+    let segments = found["segments"].as_array().unwrap();
+    let speakers: Vec<&str> = segments.iter().map(|one| one[0].as_str().unwrap()).collect();
+    assert_eq!((speakers[0], speakers[speakers.len() - 1]), ("A", "Ada King"), "{found}");
+    assert!(speakers.iter().all(|one| ["A", "Ada King"].contains(one)), "{found}");
+    assert_eq!((&found["streamed"], &found["deltas"]), (&found["segments"], &found["text"]));
+    let errors = json!({
+        "names": [422, "validation_error"], "url": [422, "validation_error"], "silence": [422, "unsuitable_audio"],
+        "chunks": [422, "validation_error"],
+    });
+    assert_eq!(found["errors"], errors);
 }
 
 #[test]

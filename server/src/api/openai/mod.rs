@@ -1,6 +1,7 @@
 //! `/v1`: OpenAI's paths and shapes, so that existing clients work with another base URL. The keys, the limits and the billing are
 //! those of `/v2`.
 
+mod known_speakers;
 pub mod realtime;
 pub mod speech;
 pub mod speech_encoder;

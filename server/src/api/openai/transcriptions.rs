@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::transcription::{AnswerOptions, Finished, Granularity, Shape, respond};
-use super::{DIARIZING, file_model, model_not_found, transcription_stream};
+use super::{DIARIZING, file_model, known_speakers, model_not_found, transcription_stream};
 use crate::api::TranscriptsState;
 use crate::api::form::{self, FilePart, Form};
 use crate::api::one_request::{new_transcript, rendered, run};
@@ -38,10 +38,19 @@ pub async fn translate(state: Arc<TranscriptsState>, request: RequestContext) ->
 async fn respond_to(state: Arc<TranscriptsState>, request: RequestContext, task: Task) -> Result<Response> {
     let account = request.account()?.id.clone();
     let headers = request.headers().clone();
-    let form = form::read(&state.uploads, &account, &headers, request.into_body(), FilePart::default()).await?;
+    let part = FilePart { max_field_bytes: known_speakers::MAX_FORM_BYTES, ..FilePart::default() };
+    let form = form::read(&state.uploads, &account, &headers, request.into_body(), part).await?;
     let answer = answer_options(&form, task)?;
     let fields = fields(&form, &answer)?;
-    let new = new_transcript(&state, &account, &form, fields).await.map_err(model_not_found)?;
+    let people = known_speakers::references(&form)?;
+    if !people.is_empty() && !fields.contains_key("speaker_labels") {
+        let message = format!("`known_speaker_names` needs `response_format` diarized_json or the model {DIARIZING}.");
+        return Err(ApiError::validation(message));
+    }
+    let mut new = new_transcript(&state, &account, &form, fields).await.map_err(model_not_found)?;
+    if !people.is_empty() {
+        new.options.known_speakers = Some(known_speakers::sealed(&state.speakers, &account, people).await?);
+    }
     if answer.stream {
         return transcription_stream::respond(state, account, new, form, answer).await;
     }
@@ -93,12 +102,7 @@ fn answer_options(form: &Form, task: Task) -> Result<AnswerOptions> {
     if !include.is_empty() && shape != Shape::Json {
         return Err(ApiError::validation("`include` needs `response_format` json."));
     }
-    if ["known_speaker_names", "known_speaker_references"].iter().any(|name| !form.texts(name).is_empty()) {
-        return Err(ApiError::unsupported_option(
-            "`known_speaker_names` is not served here. Keep voices at /v2/speakers, and create the transcript with `identify_speakers`.",
-        ));
-    }
-    check_chunking(form.text("chunking_strategy"))?;
+    check_chunking(form)?;
     if let Some(text) = form.text("temperature") {
         // Decoding is deterministic, and Whisper raises its temperature by itself.
         text.parse::<f64>()
@@ -115,15 +119,16 @@ fn answer_options(form: &Form, task: Task) -> Result<AnswerOptions> {
     })
 }
 
-/// Recordings are cut at silence whatever a client asks for.
-fn check_chunking(strategy: Option<&str>) -> Result<()> {
-    let is_known = match strategy {
-        None | Some("auto") => true,
+/// Recordings are cut at silence whatever a client asks for. The type comes in JSON, or in a field of its own.
+fn check_chunking(form: &Form) -> Result<()> {
+    let is_known = match form.text("chunking_strategy") {
+        None => form.text("chunking_strategy[type]").is_none_or(|name| name == "server_vad"),
+        Some("auto") => true,
         Some(settings) => {
             serde_json::from_str::<Value>(settings).is_ok_and(|settings| settings["type"] == "server_vad")
         }
     };
-    let message = "`chunking_strategy` must be auto, or server_vad with its settings as JSON.";
+    let message = "`chunking_strategy` must be auto, or server_vad with its settings.";
     if is_known { Ok(()) } else { Err(ApiError::validation(message)) }
 }
 
@@ -205,14 +210,13 @@ mod tests {
             &[("include[]", "words")],
             &[("include[]", "logprobs"), ("response_format", "text")],
             &[("chunking_strategy", "by_hand")],
+            &[("chunking_strategy[type]", "by_hand")],
         ] {
             assert!(options(bad, Task::Transcribe).is_err_and(|error| error.status == 422), "{bad:?}");
         }
         let diarized = [("response_format", "diarized_json"), ("stream", "true")];
         assert!(options(&diarized, Task::Transcribe).is_ok());
         assert!(options(&diarized, Task::Translate).is_err_and(|error| error.status == 422));
-        let named = [("known_speaker_names[]", "Ann")];
-        assert!(options(&named, Task::Transcribe).is_err_and(|error| error.code == "unsupported_option"));
     }
 
     #[test]
