@@ -15,6 +15,7 @@ from transformers import (
     PocketTTSAudioTokenizerConfig,
     PocketTTSAudioTokenizerModel,
     PocketTTSConfig,
+    PocketTTSFeatureExtractor,
     PocketTTSForConditionalGeneration,
 )
 
@@ -61,7 +62,7 @@ def spread(model: torch.nn.Module) -> None:
 def make_codec(folder: Path) -> PocketTTSAudioTokenizerModel:
     torch.manual_seed(7)
     config = PocketTTSAudioTokenizerConfig(
-        encoder_config=None, hidden_size=16, num_filters=2, num_hidden_layers=2, intermediate_size=24, num_attention_heads=2,
+        hidden_size=16, num_filters=2, num_hidden_layers=2, intermediate_size=24, num_attention_heads=2,
         num_key_value_heads=2, head_dim=8, upsample_groups=16, latent_dim=LATENT, sliding_window=21,
     )  # fmt: skip
     model = PocketTTSAudioTokenizerModel(config).eval()
@@ -83,6 +84,28 @@ def codec_numbers(codec: PocketTTSAudioTokenizerModel, latents: torch.Tensor) ->
         hook.remove()
     assert samples.shape[-1] == latents.shape[1] * codec.config.frame_size
     return {"codec_latents": latents, "codec_upsampled": seen["upsampled"], "codec_transformed": seen["transformed"], "codec_samples": samples}
+
+
+def clip_numbers(codec: PocketTTSAudioTokenizerModel) -> dict:
+    """A clip that ends in silence, what the feature extractor makes of it, and its latents. Its end fills no latent."""
+    rate = codec.config.sampling_rate
+    at = torch.arange(int(0.7 * rate)) / rate
+    clip = (0.3 * torch.sin(2 * torch.pi * 180 * at) + 0.1 * torch.randn(len(at))) * (at < 0.57).float() + 1e-4 * torch.randn(len(at))
+    clip = clip.half().float()
+    prompt = PocketTTSFeatureExtractor()(clip, sampling_rate=rate)["input_values"]
+    seen = {}
+    encoder = codec.encoder
+    hooks = [
+        encoder.encoder_seanet.register_forward_hook(lambda _, __, out: seen.update(convolved=out.transpose(1, 2))),
+        encoder.encoder_transformer.register_forward_hook(lambda _, __, out: seen.update(transformed=out.last_hidden_state)),
+    ]
+    latents = codec.encode(prompt).latents
+    for hook in hooks:
+        hook.remove()
+    return {
+        "clip": clip, "clip_prompt": prompt[0, 0], "clip_convolved": seen["convolved"], "clip_transformed": seen["transformed"],
+        "clip_latents": latents,
+    }  # fmt: skip
 
 
 def make_pocket(name: str, folder: Path) -> None:
@@ -154,6 +177,7 @@ def make_pocket(name: str, folder: Path) -> None:
     if name == "pocket":
         codec = make_codec(folder / "audio_tokenizer")
         tensors |= codec_numbers(codec, torch.randn(1, 6, LATENT))
+        tensors |= clip_numbers(codec)
         tensors["bob_samples"] = codec.decode(tensors["bob_latents"]).audio_values
     save_file({key: value.contiguous() for key, value in tensors.items()}, folder / "oracle.safetensors")
     (folder / "oracle.json").write_text(json.dumps(facts) + "\n")

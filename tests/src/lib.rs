@@ -45,7 +45,7 @@ pub use mail::MailServer;
 pub use media::{long_reading, noise, pcm, readers, silence, spoken, two_readers, wav, wav_of};
 pub use openid::OpenIdProvider;
 pub use optional::{devices, fixtures, repository, skip};
-pub use oracle::{Oracle, relative_error, with_config, with_json};
+pub use oracle::{Oracle, relative_error, with_config, with_json, without_tensors};
 pub use postgres::Postgres;
 pub use program::{
     Run, arpa, auricle, binary, command, command_of, ended, example, models, models_with, models_with_detector,

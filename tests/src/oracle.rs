@@ -21,6 +21,14 @@ pub fn with_json(checkpoint: &Path, file: &str, change: impl Fn(&mut serde_json:
     dir
 }
 
+/// Removes the tensors of a file whose names begin so.
+pub fn without_tensors(file: &Path, prefix: &str) {
+    let bytes = std::fs::read(file).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap().tensors();
+    let kept = tensors.into_iter().filter(|(name, _)| !name.starts_with(prefix));
+    std::fs::write(file, safetensors::serialize(kept, None).unwrap()).unwrap();
+}
+
 pub(crate) fn copy_folder(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();

@@ -3,7 +3,7 @@
 use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::ThreadPool;
 
-use super::{Packed, PackedConvolution};
+use super::{Bias, Packed, PackedConvolution};
 use crate::error::Result;
 use crate::weights::Scope;
 
@@ -39,13 +39,24 @@ impl CausalConvolution {
         Ok(Self(PackedConvolution::new(Packed::new(&weight, bias, Precision::F32), inputs, 2)))
     }
 
+    /// Reads a convolution of every `stride` frames whose taps are twice as many: `weight` `[outputs, inputs, 2 * stride]` and, if it has
+    /// one, `bias`. `stride` frames side by side are one of a convolution of two taps.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load_strided(scope: &Scope, [inputs, outputs, stride]: [usize; 3], bias: Bias) -> Result<Self> {
+        let product = PackedConvolution::load_product(scope, [inputs, outputs, 2 * stride], bias)?;
+        Ok(Self(PackedConvolution::new(product, stride * inputs, 2)))
+    }
+
     /// The kept frames of a stream that begins: zeros.
     pub fn start(&self) -> Vec<f32> {
         vec![0.0; (self.0.taps() - 1) * self.0.inputs()]
     }
 
-    /// Convolves the next frames of streams, `lengths` each, one stream after another: `x` `[frames, inputs]` to `[frames, outputs]`, or
-    /// `[frames * stride, outputs]`. `kept` is what each stream keeps.
+    /// Convolves the next frames of streams, one stream after another: `x` `[frames, inputs]` to `[frames, outputs]`, or
+    /// `[frames * stride, outputs]`, or of a convolution of every `stride` frames `[frames * stride, inputs]` to `[frames, outputs]`, with
+    /// `lengths` frames each. `kept` is what each stream keeps.
     pub fn forward(&self, pool: &ThreadPool, x: &[f32], lengths: &[usize], kept: &mut [&mut Vec<f32>]) -> Vec<f32> {
         let mut rest = x;
         let rows = lengths.iter().zip(kept).map(|(length, kept)| {

@@ -5,7 +5,7 @@ use auricle_kernels::product::gemv::Precision;
 use auricle_kernels::thread_pool::ThreadPool;
 use burn::tensor::{Slice, Tensor};
 
-use super::{Linear, Packed};
+use super::{Bias, Linear, Packed};
 use crate::error::Result;
 use crate::weights::Scope;
 
@@ -92,13 +92,25 @@ impl PackedConvolution {
     /// # Errors
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, inputs: usize, outputs: usize, taps: usize) -> Result<Self> {
+        Ok(Self { product: Self::load_product(scope, [inputs, outputs, taps], Bias::With)?, inputs, taps })
+    }
+
+    /// Reads `weight` `[outputs, inputs, taps]` and, if it has one, `bias`, as a product of the windows.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load_product(scope: &Scope, [inputs, outputs, taps]: [usize; 3], bias: Bias) -> Result<Packed> {
         let published = scope.values("weight", &[outputs, inputs, taps])?;
         let mut weight = vec![0.0; published.len()];
         for (at, value) in published.into_iter().enumerate() {
             let (output, input, tap) = (at / (taps * inputs), at / taps % inputs, at % taps);
             weight[(output * taps + tap) * inputs + input] = value;
         }
-        Ok(Self { product: Packed::new(&weight, scope.values("bias", &[outputs])?, Precision::F32), inputs, taps })
+        let bias = match bias {
+            Bias::With => scope.values("bias", &[outputs])?,
+            Bias::Without => vec![0.0; outputs],
+        };
+        Ok(Packed::new(&weight, bias, Precision::F32))
     }
 
     /// A convolution by a product of the windows: `[taps * inputs]` to the outputs, the earliest tap first.

@@ -5,9 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use auricle_engine::Precision;
-use auricle_engine::unstable::models::pocket_tts::{Codec, Network, PocketTts, SequenceOptions};
+use auricle_engine::unstable::models::pocket_tts::{
+    Codec, Encoder, Network, PocketTts, SequenceOptions, ending_on_pause,
+};
 use auricle_kernels::thread_pool;
-use auricle_tests::{Oracle, with_config};
+use auricle_tests::{Oracle, with_config, without_tensors};
 use burn::tensor::Device;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -110,6 +112,34 @@ fn the_decoder_gives_the_samples_of_the_published_class() {
     assert_close("upsampled", &stages.upsampled, &numbers::<3>(&oracle, "codec_upsampled"), 1e-5);
     assert_close("transformed", &stages.transformed, &numbers::<3>(&oracle, "codec_transformed"), 1e-5);
     assert_close("samples", &samples[0], &numbers::<3>(&oracle, "codec_samples"), 5e-5);
+}
+
+#[test]
+fn the_encoder_gives_the_latents_of_the_published_class() {
+    let oracle = Oracle::open(&fixture("pocket"));
+    let encoder = Encoder::load(&fixture("pocket").join("audio_tokenizer")).unwrap();
+    let mut prompt = ending_on_pause(&numbers::<1>(&oracle, "clip"), encoder.sample_rate());
+    let expected = numbers::<1>(&oracle, "clip_prompt");
+    assert!(expected.len() - prompt.len() < 1_920, "the published class pads to a latent");
+    let padding = vec![0.0; expected.len() - prompt.len()];
+    assert_close("prompt", &[prompt.clone(), padding].concat(), &expected, 1e-6);
+    let (latents, stages) = thread_pool::run(|pool| encoder.forward_in_stages(pool, &prompt));
+    assert_close("convolved", &stages.convolved, &numbers::<3>(&oracle, "clip_convolved"), 2e-5);
+    assert_close("transformed", &stages.transformed, &numbers::<3>(&oracle, "clip_transformed"), 2e-5);
+    assert_close("latents", &latents, &numbers::<3>(&oracle, "clip_latents"), 5e-5);
+    // A chunk is encoded as the part of the whole that it is.
+    prompt.extend_from_within(..);
+    let whole = thread_pool::run(|pool| encoder.forward_in_stages(pool, &prompt).0);
+    assert_eq!(thread_pool::run(|pool| encoder.forward(pool, &prompt)), whole);
+}
+
+#[test]
+fn an_audio_tokenizer_without_an_encoder_makes_no_voice() {
+    let dir = with_config(&fixture("pocket").join("audio_tokenizer"), |_| ());
+    without_tensors(&dir.path().join("model.safetensors"), "encoder.");
+    assert!(Codec::load(dir.path()).is_ok());
+    let found = Encoder::load(dir.path()).unwrap_err().to_string();
+    assert!(found.contains("it has no encoder"), "{found}");
 }
 
 #[test]
