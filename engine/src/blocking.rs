@@ -14,6 +14,7 @@
 mod channels;
 mod chats;
 mod chosen;
+mod cloning;
 mod devices;
 mod diarizers;
 mod taggers;

@@ -22,7 +22,7 @@ use crate::options::{EngineOptions, ListenOptions, TranscribeOptions};
 use crate::pipeline::language::ChatReply;
 use crate::pipeline::live::session::{LiveEvents, LiveInput};
 use crate::pipeline::speech::session::{SpeechFrames, SpeechInput};
-use crate::speech::{SpeakOptions, VoiceInfo};
+use crate::speech::{ClonedVoice, SpeakOptions, VoiceInfo};
 use crate::text::analysis::Tagger;
 use crate::transcript::{Progress, Transcript, VoiceProfile};
 
@@ -101,6 +101,15 @@ impl Engine {
     /// As [`blocking::Engine::enroll_reference`].
     pub async fn enroll_reference(&self, audio: AudioStream) -> Result<VoiceProfile> {
         self.run(move |engine| engine.enroll_reference(audio)).await
+    }
+
+    /// [`blocking::Engine::clone_voice`], awaited.
+    ///
+    /// # Errors
+    /// As [`blocking::Engine::clone_voice`].
+    pub async fn clone_voice(&self, audio: AudioStream, consent: &str, language: Option<&str>) -> Result<ClonedVoice> {
+        let (consent, language) = (consent.to_owned(), language.map(str::to_owned));
+        self.run(move |engine| engine.clone_voice(audio, &consent, language.as_deref())).await
     }
 
     /// Opens a live session: samples go into the first part, events come out of the second. All sessions share the device's

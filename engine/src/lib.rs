@@ -115,7 +115,7 @@ pub use pipeline::live::session::{LiveEvents, LiveInput, MAX_AHEAD_MS};
 pub use pipeline::live::{Caption, LiveEvent, LiveOutput};
 pub use pipeline::speech::session::{SpeechFrames, SpeechInput};
 pub use pipeline::stage_times::StageTimes;
-pub use speech::{SPEECH_FRAME, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechFrame, SpokenWord, VoiceInfo};
+pub use speech::{ClonedVoice, SPEECH_FRAME, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechFrame, SpokenWord, VoiceInfo};
 pub use text::itn::numbers_in_text;
 pub use text::{Word, analysis, extractive, search, search_tokens, segments, subtitles};
 pub use transcript::{KnownSpeaker, ModelReport, Progress, Transcript, Utterance, VoiceProfile};

@@ -149,6 +149,8 @@ pub struct Config {
     pub free_credit_cents: u32,
     /// The key that profiles of voices are encrypted with. Default: the service's own, which is in the database.
     pub speaker_key: Option<String>,
+    /// Accounts may make voices of recordings, and speak with them.
+    pub voice_cloning: bool,
     /// People who reach the dashboard may create accounts. Default: the first one alone.
     pub sign_up: Option<bool>,
     /// The issuer of a provider of OpenID Connect, which signs people in to the dashboard, too.
@@ -308,6 +310,7 @@ impl Default for Config {
             unused_upload_days: 30,
             free_credit_cents: 1000,
             speaker_key: None,
+            voice_cloning: false,
             sign_up: None,
             openid_issuer: None,
             openid_client_id: None,
@@ -367,7 +370,7 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 90] = [
+const KEYS: [&str; 91] = [
     "data",
     "models",
     "device",
@@ -431,6 +434,7 @@ const KEYS: [&str; 90] = [
     "unused_upload_days",
     "free_credit_cents",
     "speaker_key",
+    "voice_cloning",
     "sign_up",
     "openid_issuer",
     "openid_client_id",

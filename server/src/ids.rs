@@ -98,6 +98,8 @@ ids! {
     TranscriptId = "tr";
     /// A person whom transcripts may name.
     SpeakerId = "spk";
+    /// A voice that was made of a recording.
+    VoiceId = "voice";
     UploadId = "upload";
     /// A webhook in the outbox.
     DeliveryId = "wh";

@@ -18,7 +18,8 @@
 //!   to the payment provider, time of live sessions
 //! - `http`: connections, bodies, queries, responses, rate limits
 //! - `billing`: prices, payment providers; `language`: language models and prompts over transcripts; `checkpoints`: what serves each
-//!   model, and pulls of published checkpoints; `speakers`: people whom transcripts name; `webhook_secrets`: signatures of webhooks
+//!   model, and pulls of published checkpoints; `speakers`: people whom transcripts name; `cloned_voices`: voices of recordings;
+//!   `webhook_secrets`: signatures of webhooks
 //! - `storage`: the object store; `outbound`: requests to URLs of users; `model_hub`: checkpoints from a model hub
 //! - `store`: the database; SQL lives here alone
 //! - `config`: settings; `languages`: language codes
@@ -34,6 +35,7 @@ mod billing;
 mod checkpoints;
 mod cli;
 mod clock;
+mod cloned_voices;
 mod compat;
 mod config;
 mod context;

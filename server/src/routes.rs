@@ -380,8 +380,32 @@ pub static ROUTES: &[Route] = &[
     api(
         Method::GET,
         "/v2/voices",
-        handler!(voices::list, speech),
-        doc("models", "Voices that speak, the default first", ResponseContent::Json("VoiceList")),
+        handler!(voices::list, voices),
+        doc(
+            "models",
+            "Voices that speak, the default first, then the account's own",
+            ResponseContent::Json("VoiceList"),
+        ),
+    ),
+    api(
+        Method::POST,
+        "/v2/voices",
+        handler!(voices::create, voices),
+        doc("models", "Make a voice of a recording of a person who has agreed", ResponseContent::Json("OwnVoice"))
+            .takes_form("CreateVoice")
+            .fails(&[403, 409, 413, 415, 422, 503]),
+    ),
+    api(
+        Method::GET,
+        "/v2/voices/{voice_id}",
+        handler!(voices::get, voices),
+        doc("models", "Get a voice that the account has made", ResponseContent::Json("OwnVoice")).fails(&[404]),
+    ),
+    api(
+        Method::DELETE,
+        "/v2/voices/{voice_id}",
+        handler!(voices::delete, voices),
+        doc("models", "Delete a voice that the account has made for good", ResponseContent::Empty).fails(&[404]),
     ),
     api(
         Method::POST,

@@ -10,6 +10,7 @@ use crate::api::models::ModelsState;
 use crate::api::openai::speech::SpeechState;
 use crate::api::speakers::SpeakersState;
 use crate::api::uploads::UploadsState;
+use crate::api::voices::VoicesState;
 use crate::api::webhooks::WebhooksState;
 use crate::auth::Authenticator;
 use crate::compat::mcp::McpState;
@@ -28,6 +29,7 @@ pub struct AppState {
     pub models: Arc<ModelsState>,
     pub language: Arc<LanguageState>,
     pub speech: Arc<SpeechState>,
+    pub voices: Arc<VoicesState>,
     pub speakers: Arc<SpeakersState>,
     pub mcp: Arc<McpState>,
     pub billing: Arc<BillingState>,

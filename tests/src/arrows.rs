@@ -71,7 +71,7 @@ pub const ORDERS: [Order; 3] = [
             &["auth"],
             &["jobs", "webhook_outbox", "mail", "usage_reports", "metering"],
             &["http"],
-            &["billing", "language", "checkpoints", "speakers", "webhook_secrets"],
+            &["billing", "language", "checkpoints", "speakers", "cloned_voices", "webhook_secrets"],
             &["storage", "outbound", "model_hub"],
             &["store"],
             &["config", "languages"],

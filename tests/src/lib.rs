@@ -54,7 +54,7 @@ pub use program::{
 pub use published::{write_published_size, write_streaming_size};
 pub use published_diarizer::{DIARIZER_BLOCKS, write_diarizer_size};
 pub use receiver::{Delivery, Gate, Receiver, Reply};
-pub use service::{Service, Setup, eventually, unique};
+pub use service::{Service, Setup, eventually, unique, write_talking_models};
 #[cfg(target_os = "linux")]
 pub use sound_server::{Recording, SoundServer};
 pub use turn_detector::{Verdict, turn_detector};

@@ -184,8 +184,8 @@ fn write_tiny_models(root: &Path) -> PathBuf {
     models
 }
 
-/// A models folder of the starters, whose voice is the one of random weights.
-fn write_talking_models(root: &Path) -> PathBuf {
+/// Writes a models folder of the starters below `root`, whose voice is the one of random weights.
+pub fn write_talking_models(root: &Path) -> PathBuf {
     let (models, shipped) = (root.join("models"), crate::models());
     let catalog = fs::read_to_string(shipped.join("catalog.toml")).expect("the catalog");
     let (before, voice) = catalog.split_once("[[voice]]").expect("the catalog has a voice");

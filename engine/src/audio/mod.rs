@@ -319,6 +319,32 @@ impl AudioStream {
         Ok(all)
     }
 
+    /// The rest of the audio at another rate than 16 kHz; none if it is longer than `most_s` seconds, of which no more is decoded. Nothing is
+    /// levelled, and no listener takes part.
+    ///
+    /// # Errors
+    /// As [`AudioStream::next_block`].
+    pub(crate) fn read_at(mut self, rate: u32, most_s: f64) -> Result<Option<Vec<f32>>> {
+        let most = (most_s * f64::from(rate)) as usize;
+        let (mut samples, mut from, mut resampler) = (Vec::new(), self.rate, Resampler::between(self.rate, rate)?);
+        loop {
+            let mut chunk = self.primed.take().unwrap_or_default();
+            let next = if chunk.is_empty() { self.source.next_chunk(&mut chunk)? } else { Some(self.rate) };
+            if next.is_none_or(|next| next != from) {
+                resampler.finish(&mut samples)?;
+            }
+            let Some(next) = next else { break };
+            if next != from {
+                (from, resampler) = (next, Resampler::between(next, rate)?);
+            }
+            resampler.push(&chunk, &mut samples)?;
+            if samples.len() > most {
+                return Ok(None);
+            }
+        }
+        Ok(Some(samples).filter(|samples| samples.len() <= most))
+    }
+
     /// The total length in seconds as the container states it: a hint for progress bars, absent for many files.
     #[must_use]
     pub fn duration_s(&self) -> Option<f64> {

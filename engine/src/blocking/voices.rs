@@ -9,7 +9,7 @@ use super::devices::EngineDevice;
 use crate::error::{Error, Result};
 use crate::language::primary_subtag;
 use crate::pipeline::executors::speech::text_phrase::readable;
-use crate::pipeline::executors::speech::voice_model::{self, VoiceModel};
+use crate::pipeline::executors::speech::voice_model::{self, ModelVoice, VoiceModel};
 use crate::pipeline::speech::session::{self as speech_session, SpeechFrames, SpeechInput};
 use crate::scheduler::Priority;
 use crate::speech::{SpeakOptions, SpeechFrame, VoiceInfo};
@@ -37,7 +37,7 @@ impl Engine {
         self.voices_and_paths(options).map(|voices| voices.into_iter().map(|(voice, _)| voice).collect())
     }
 
-    fn voices_and_paths(&self, options: &SpeakOptions) -> Result<Vec<(VoiceInfo, PathBuf)>> {
+    pub(super) fn voices_and_paths(&self, options: &SpeakOptions) -> Result<Vec<(VoiceInfo, PathBuf)>> {
         let voice = |id, language: &str, model: &str, path: &Path| {
             let voice = VoiceInfo { id, language: language.into(), model: model.into() };
             (voice, path.to_path_buf())
@@ -102,7 +102,7 @@ impl Engine {
     pub fn load_voice(&self, options: &SpeakOptions) -> Result<()> {
         for on in self.devices.all()? {
             let (model, voice) = self.voice_model(&on, options)?;
-            on.suspect(model.measures(voice))?;
+            on.suspect(model.measures(&voice))?;
         }
         Ok(())
     }
@@ -123,29 +123,51 @@ impl Engine {
 
     /// The voice of the options, and its folder.
     fn chosen_voice(&self, options: &SpeakOptions) -> Result<(VoiceInfo, PathBuf)> {
+        if let Some(cloned) = &options.cloned {
+            return self.model_of(cloned, options);
+        }
         let voices = self.voices_and_paths(options)?;
-        let chosen = match &options.voice {
-            None => voices.first().ok_or_else(|| Error::internal("there is no voice"))?,
-            Some(wanted) => {
-                let pull = |language: &str| match &options.checkpoint {
-                    Some(_) => None,
-                    None => self.voices_to_pull(Some(language)),
-                };
-                find_voice(&voices, wanted, pull)?
+        let pull = |language: &str| match &options.checkpoint {
+            Some(_) => None,
+            None => self.voices_to_pull(Some(language)),
+        };
+        let chosen = match (&options.voice, &options.language) {
+            (None, None) => voices.first().ok_or_else(|| Error::internal("there is no voice"))?,
+            (None, Some(language)) => {
+                // A language is no voice's name.
+                let wanted = primary_subtag(language);
+                let first = voices.iter().find(|(voice, _)| voice.language == wanted);
+                first.ok_or_else(|| no_voice_of(&voices, &wanted, pull))?
+            }
+            (Some(wanted), None) => find_voice(&voices, wanted, pull)?,
+            (Some(wanted), Some(language)) => {
+                let spoken = primary_subtag(language);
+                // Models of two languages may each have a voice of this name.
+                let both = voices.iter().find(|(voice, _)| voice.id == *wanted && voice.language == spoken);
+                let chosen = both.map_or_else(|| find_voice(&voices, wanted, pull), Ok)?;
+                let VoiceInfo { id, language: its, .. } = &chosen.0;
+                if *its != spoken {
+                    let reason = format!("{id} speaks {its}, not {language}; leave the voice or the language out");
+                    return Err(Error::Language(reason));
+                }
+                chosen
             }
         };
         Ok(chosen.clone())
     }
 
-    /// The model of a voice, and the voice's number.
-    fn voice_model(&self, on: &EngineDevice, options: &SpeakOptions) -> Result<(Arc<VoiceModel>, usize)> {
+    /// The model of a voice, and the voice.
+    fn voice_model(&self, on: &EngineDevice, options: &SpeakOptions) -> Result<(Arc<VoiceModel>, ModelVoice)> {
         let (voice, path) = &self.chosen_voice(options)?;
         let g2p = self.catalog.g2p();
         let load =
             || VoiceModel::load(path, &voice.language, &on.device, on.precision.unwrap_or_default(), g2p.as_deref());
         let model = on.model(path, load)?;
-        let number = model.voice(&voice.id).ok_or_else(|| Error::internal("a voice is listed and not loaded"))?;
-        Ok((model, number))
+        let voice = match &options.cloned {
+            Some(cloned) => model.recorded(cloned.latents.clone())?,
+            None => model.voice(path, &voice.id)?,
+        };
+        Ok((model, voice))
     }
 }
 
@@ -156,24 +178,35 @@ impl Engine {
 fn find_voice<'a>(
     voices: &'a [(VoiceInfo, PathBuf)],
     wanted: &str,
-    pull: impl FnOnce(&str) -> Option<String>,
+    pull_of: impl Fn(&str) -> Option<String>,
 ) -> Result<&'a (VoiceInfo, PathBuf)> {
     let by_id = voices.iter().find(|(voice, _)| voice.id == wanted);
     let language = primary_subtag(wanted);
     if let Some(voice) = by_id.or_else(|| voices.iter().find(|(voice, _)| voice.language == language)) {
         return Ok(voice);
     }
-    let known: Vec<String> = voices.iter().map(|(voice, _)| format!("{} ({})", voice.id, voice.language)).collect();
-    let known = format!("there are {}; `auricle voices list` lists them", known.join(", "));
+    let known = known(voices);
     let of_folder = |(_, path): &(VoiceInfo, PathBuf)| voice_model::other_language(path, wanted);
     if let Some(other) = voices.iter().find_map(of_folder) {
         return Err(Error::Language(format!("{wanted} speaks {other}, and text is read as English; {known}")));
     }
     let is_code = (2..=3).contains(&language.len()) && language.bytes().all(|byte| byte.is_ascii_lowercase());
-    let pull = || pull(&language).map(|command| format!("{command}; ")).unwrap_or_default();
+    let pull = || pull_of(&language).map(|command| format!("{command}; ")).unwrap_or_default();
     match is_code {
-        true if language == wanted => Err(Error::Language(format!("no voice speaks {language}; {}{known}", pull()))),
+        true if language == wanted => Err(no_voice_of(voices, &language, &pull_of)),
         true => Err(Error::Language(format!("no voice is named {wanted} or speaks {language}; {}{known}", pull()))),
         false => Err(Error::UnknownVoice(format!("{wanted:?}; {known}"))),
     }
+}
+
+/// The voices that there are, as errors list them.
+fn known(voices: &[(VoiceInfo, PathBuf)]) -> String {
+    let known: Vec<String> = voices.iter().map(|(voice, _)| format!("{} ({})", voice.id, voice.language)).collect();
+    format!("there are {}; `auricle voices list` lists them", known.join(", "))
+}
+
+/// The error for a language that no voice speaks.
+fn no_voice_of(voices: &[(VoiceInfo, PathBuf)], language: &str, pull: impl Fn(&str) -> Option<String>) -> Error {
+    let pull = pull(language).map(|command| format!("{command}; ")).unwrap_or_default();
+    Error::Language(format!("no voice speaks {language}; {pull}{}", known(voices)))
 }

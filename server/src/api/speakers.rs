@@ -162,7 +162,7 @@ pub fn busy() -> ApiError {
 }
 
 /// The clip on this machine.
-async fn local_file(state: &SpeakersState, account: &AccountId, source: &Source) -> Result<LocalFile> {
+pub(super) async fn local_file(state: &SpeakersState, account: &AccountId, source: &Source) -> Result<LocalFile> {
     match source {
         Source::Url(url) => {
             let fetching = fetch(&state.outbound, url, &state.scratch, MAX_CLIP_BYTES);
@@ -201,13 +201,8 @@ pub enum Clip {
 /// # Errors
 /// 422 for a clip that cannot be used, 429 while there is no room.
 pub async fn heard(engine: &Engine, file: LocalFile, clip: Clip) -> Result<VoiceProfile> {
-    let opening = tokio::task::spawn_blocking(move || {
-        let audio = AudioStream::open_with(file.path(), &OpenOptions::default().name("the clip"))?;
-        Ok::<_, Error>((file, audio))
-    });
-    let opened = opening.await.map_err(|panic| ApiError::internal(&panic))?;
     // The file is read while its stream is.
-    let (_file, audio) = opened.map_err(not_heard)?;
+    let (_file, audio) = opened(file).await?;
     let profile = match clip {
         Clip::Profile => engine.enroll(audio).await,
         Clip::Reference => engine.enroll_reference(audio).await,
@@ -215,7 +210,16 @@ pub async fn heard(engine: &Engine, file: LocalFile, clip: Clip) -> Result<Voice
     profile.map_err(not_heard)
 }
 
-fn not_heard(error: Error) -> ApiError {
+/// The audio of a clip, and its file, which is to be kept while it is read.
+pub(super) async fn opened(file: LocalFile) -> Result<(LocalFile, AudioStream)> {
+    let opening = tokio::task::spawn_blocking(move || {
+        let audio = AudioStream::open_with(file.path(), &OpenOptions::default().name("the clip"))?;
+        Ok::<_, Error>((file, audio))
+    });
+    opening.await.map_err(|panic| ApiError::internal(&panic))?.map_err(not_heard)
+}
+
+pub(super) fn not_heard(error: Error) -> ApiError {
     match error {
         Error::UnsuitableClip(_)
         | Error::UnsupportedMedia(_)

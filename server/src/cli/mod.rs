@@ -94,7 +94,7 @@ enum Command {
     Talk(talk::TalkArgs),
     /// Say a text: speech through the loudspeaker, into a WAV file or a pipe
     Say(say::SayArgs),
-    /// List the voices that speak
+    /// List the voices that speak, and make and delete those of recordings
     #[command(subcommand, arg_required_else_help = true)]
     Voices(voices::VoicesCommand),
     /// Keep, list and remove the voices of people whom transcripts may name

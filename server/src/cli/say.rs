@@ -43,6 +43,9 @@ pub struct SayArgs {
     /// A voice of `auricle voices list`, or a language [default: the first that is listed]
     #[arg(long, value_name = "VOICE")]
     voice: Option<String>,
+    /// The language of the text: without --voice the first voice that speaks it says it
+    #[arg(long, value_name = "CODE")]
+    language: Option<String>,
     /// From 0.5, slow, to 2, fast
     #[arg(long, value_name = "SPEED", default_value_t = 1.0, value_parser = speed)]
     speed: f32,
@@ -57,6 +60,15 @@ pub struct SayArgs {
     quiet: bool,
     #[command(flatten)]
     engine: EngineArgs,
+}
+
+impl SayArgs {
+    fn speak_options(&self) -> SpeakOptions {
+        let mut options = SpeakOptions::default().speed(self.speed);
+        options.voice.clone_from(&self.voice);
+        options.language.clone_from(&self.language);
+        options
+    }
 }
 
 /// Advice where no sound can be played.
@@ -129,8 +141,7 @@ pub fn run(args: &SayArgs) -> Result<()> {
     };
     let bar = Bar::new(args.quiet);
     interrupt::on_signal(bar.clone());
-    let mut options = SpeakOptions::default().speed(args.speed);
-    options.voice.clone_from(&args.voice);
+    let options = args.speak_options();
     let file_bar = bar.start(match &output {
         Output::File(path, _) | Output::Encoded(path, ..) => path.to_str().unwrap_or("speech"),
         Output::Pipe | Output::Loudspeaker(_) => "speech",
@@ -182,8 +193,7 @@ fn show_text(args: &SayArgs) -> Result<()> {
         let unread = |error: io::Error| Failure::Engine(Error::Read { path: "-".into(), reason: error.to_string() });
         io::stdin().lock().read_to_string(&mut text).map_err(unread)?;
     }
-    let mut options = SpeakOptions::default().speed(args.speed);
-    options.voice.clone_from(&args.voice);
+    let options = args.speak_options();
     let clauses = Engine::open(args.engine.options()?)?.spoken_text(&text, &options).map_err(no_voice)?;
     if clauses.is_empty() {
         return Err(Failure::Service(NOTHING.into()));

@@ -1,6 +1,6 @@
 //! `auricle speakers`: the people whom transcripts may name. They are kept in the service's database, which may be running.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use auricle_engine::audio::{AudioStream, OpenOptions};
@@ -140,15 +140,20 @@ pub fn run(command: &SpeakersCommand) -> Result<()> {
     }
 }
 
-fn add(args: &AddArgs) -> Result<()> {
-    let clip = args.file.display();
-    let named = |error: Error| match error {
+/// The failure of reading a clip.
+pub(super) fn clip_failure(clip: &Path, error: Error) -> Failure {
+    let clip = clip.display();
+    match error {
         Error::Read { reason, .. } => Failure::Service(format!("{clip}: {reason}")),
         error @ (Error::UnsuitableClip(_) | Error::UnsupportedMedia(_) | Error::NoAudioTrack(_)) => {
             Failure::Service(format!("{clip}: {error}"))
         }
         error => error.into(),
-    };
+    }
+}
+
+fn add(args: &AddArgs) -> Result<()> {
+    let named = |error| clip_failure(&args.file, error);
     let audio = AudioStream::open_with(&args.file, &OpenOptions::default().name("the file")).map_err(named)?;
     let engine = Engine::open(args.engine.options()?)?;
     let profile = engine.enroll(audio).map_err(named)?;

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
+use crate::cloned_voices::ClonedVoices;
 use crate::config::{BillingProvider, url_below};
 use crate::language::LanguageModels;
 use crate::languages;
@@ -66,6 +67,8 @@ pub struct AgentState {
     pub live: Arc<LiveState>,
     /// Language models.
     pub models: LanguageModels,
+    /// Voices of the accounts.
+    pub clones: ClonedVoices,
 }
 
 /// The settings of a session.

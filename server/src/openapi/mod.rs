@@ -17,7 +17,10 @@ const STATUSES: [(u16, &str); 17] = [
     (400, "The request is malformed or asks for an unsupported option"),
     (401, "The API key is missing, unknown or revoked"),
     (402, "The free credit is used up and there is no subscription"),
-    (403, "The key belongs to a member of the team, and this is its owner's alone"),
+    (
+        403,
+        "The key belongs to a member of the team, and this is its owner's alone, or the operator has not turned this on",
+    ),
     (404, "The account has no such resource"),
     (405, "The path does not take this method"),
     (408, "The body did not arrive in time"),

@@ -20,12 +20,14 @@ use crate::api::rendering::Renderer;
 use crate::api::speakers::{self, SpeakersState};
 use crate::api::upload_quota::UploadQuota;
 use crate::api::uploads::UploadsState;
+use crate::api::voices::VoicesState;
 use crate::api::webhooks::WebhooksState;
 use crate::auth::Authenticator;
 use crate::auth::openid::OpenId;
 use crate::auth::visitor::Cookies;
 use crate::billing::PaymentProvider;
 use crate::checkpoints::Source;
+use crate::cloned_voices::ClonedVoices;
 use crate::compat::mcp::McpState;
 use crate::config::{Config, url_below};
 use crate::dashboard::{Attempts, BrowserRules, DashboardState, Operation, Passwords, Pulls, Reference};
@@ -172,8 +174,9 @@ impl Service {
         let signing_key: Arc<str> = secret.into();
         let renderer = Arc::new(Renderer::new(config.scratch()));
         let models = language_models(config, engine.as_ref())?;
-        let profiles =
-            Profiles::new(store.clone(), catalog.clone(), config.speaker_key.as_deref().unwrap_or(&signing_key));
+        let speaker_key = config.speaker_key.as_deref().unwrap_or(&signing_key);
+        let profiles = Profiles::new(store.clone(), catalog.clone(), speaker_key);
+        let clones = ClonedVoices::new(store.clone(), speaker_key, config.voice_cloning);
         let webhook_secrets = WebhookSecrets::new(store.clone(), &signing_key);
 
         let workers = engine.clone().map(|engine| Workers {
@@ -316,7 +319,8 @@ impl Service {
             renderer,
             secret: signing_key.clone(),
         });
-        let speech = Arc::new(SpeechState { engine, places: Places::new(speech::MAX_REQUESTS) });
+        let speech =
+            Arc::new(SpeechState { engine, places: Places::new(speech::MAX_REQUESTS), clones: clones.clone() });
         let state = AppState {
             authenticator: Authenticator {
                 store: store.clone(),
@@ -327,6 +331,11 @@ impl Service {
             },
             rate_limits: Arc::new(RateLimits::new(config.request_limit)),
             trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
+            voices: Arc::new(VoicesState {
+                speech: speech.clone(),
+                speakers: speakers.clone(),
+                uploads: uploads.clone(),
+            }),
             speakers,
             mcp: Arc::new(McpState {
                 transcripts: transcripts.clone(),
@@ -353,7 +362,7 @@ impl Service {
                 openapi: document.to_string(),
                 asyncapi: openapi::ASYNCAPI,
             }),
-            agent: Arc::new(AgentState { live: live.clone(), models }),
+            agent: Arc::new(AgentState { live: live.clone(), models, clones }),
             realtime: live,
             dashboard,
         };

@@ -18,3 +18,4 @@ mod say;
 mod sound_card;
 mod speakers;
 mod talk;
+mod voices;

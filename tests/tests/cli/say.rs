@@ -313,6 +313,33 @@ fn a_language_without_a_voice_names_the_command_that_brings_one() {
 }
 
 #[test]
+fn a_language_chooses_the_voice() {
+    let models = models();
+    write_frame_voice(&models.path().join("frames"));
+    let catalog = models.path().join("catalog.toml");
+    let german = "[[voice]]\nid = \"frames\"\nstarter = \"frames\"\nlanguage = \"de\"\n";
+    std::fs::write(&catalog, std::fs::read_to_string(&catalog).unwrap() + german).unwrap();
+    let path = models.path().join("said.wav");
+    let said = |more: &[&str]| {
+        let run = say(models.path(), &[&["Guten Morgen.", "-o", path.to_str().unwrap()][..], more].concat());
+        assert_eq!(run.status, Some(0), "{}", run.stderr);
+        samples(&path)
+    };
+    let german = said(&["--language", "de"]);
+    assert_eq!(said(&["--voice", "ann", "--language", "de-CH"]), german);
+    assert_ne!(said(&[]), german);
+    assert_eq!(said(&["--language", "en"]), said(&[]));
+    for (args, reason) in [
+        (vec!["--language", "fr"], "no voice speaks fr; there are"),
+        (vec!["--voice", "zed", "--language", "de"], "zed speaks en, not de"),
+    ] {
+        let run = say(models.path(), &[vec!["Hi.", "-o", "-"], args].concat());
+        assert_eq!((run.status, run.stdout.as_str()), (Some(1), ""), "{}", run.stderr);
+        assert!(run.stderr.contains(reason), "{}", run.stderr);
+    }
+}
+
+#[test]
 fn voices_are_listed_with_the_default_first() {
     let models = models();
     let list = |models: &Path| auricle(["voices", "list", "--models", models.to_str().unwrap()]);

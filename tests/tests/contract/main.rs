@@ -9,6 +9,7 @@ mod arrows;
 mod attempts;
 mod auth;
 mod billing;
+mod cloned_voices;
 mod compat;
 mod compat_assemblyai;
 mod connections;

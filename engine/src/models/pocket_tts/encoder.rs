@@ -124,6 +124,11 @@ impl Encoder {
         self.config.sample_rate
     }
 
+    /// Values of a latent.
+    pub fn latent(&self) -> usize {
+        self.config.latent
+    }
+
     /// The latents of samples, `[frames, latent]`, with zeros up to a whole latent. Memory beside samples and latents is that of a second.
     pub fn forward(&self, pool: &ThreadPool, samples: &[f32]) -> Vec<f32> {
         let mut state = self.start();
@@ -192,4 +197,16 @@ pub fn ending_on_pause(samples: &[f32], rate: u32) -> Vec<f32> {
     }
     prompt.resize(prompt.len() + count(PAUSE_S), 0.0);
     prompt
+}
+
+/// What tells audio tokenizers apart whose latents mean different things: 16 hexadecimal digits of the projection of latents.
+///
+/// # Errors
+/// As [`super::Codec::load`].
+pub fn fingerprint(dir: &Path) -> Result<String> {
+    let config = CodecConfig::read(dir)?;
+    let shape = [config.transformer.size, config.latent, 1];
+    let projection = Weights::open(dir, &Device::flex())?.scope("latent_proj").values("weight", &shape)?;
+    let hash = |hash: u64, value: &f32| (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0100_0000_01b3);
+    Ok(format!("{:016x}", projection.iter().fold(0xcbf2_9ce4_8422_2325, hash)))
 }

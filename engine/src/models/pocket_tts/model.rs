@@ -27,6 +27,7 @@ pub struct PocketTts {
     parts: Parts,
     reader: TextReader,
     voices: Vec<Voice>,
+    voice_width: usize,
     device: Device,
     sample_rate: u32,
 }
@@ -38,9 +39,13 @@ enum Parts {
     Gpu(Box<GpuNetwork>),
 }
 
+/// A voice with what its utterances share.
 #[derive(Debug)]
-struct Voice {
+pub struct Voice {
+    /// Empty for one of a recording that is in no folder.
     id: String,
+    /// Its number in the folder; all others have the one after the last.
+    number: usize,
     /// `[frames, voice_width]`
     latents: Vec<f32>,
     /// Computed when the voice is first used, on the CPU and on a GPU.
@@ -89,9 +94,19 @@ pub fn voice_ids(dir: &Path) -> Result<Vec<String>> {
     Ok(ids)
 }
 
+/// The file of a folder's voice.
+pub fn voice_path(dir: &Path, id: &str) -> PathBuf {
+    dir.join("voices").join(format!("{id}.safetensors"))
+}
+
 impl Voice {
-    fn read(dir: &Path, id: String, width: usize) -> Result<Self> {
-        let path: PathBuf = dir.join("voices").join(format!("{id}.safetensors"));
+    /// Values of its frames.
+    pub fn latents(&self) -> &[f32] {
+        &self.latents
+    }
+
+    fn read(dir: &Path, number: usize, id: String, width: usize) -> Result<Self> {
+        let path = voice_path(dir, &id);
         let (shape, latents) = read_only_tensor(&path)?;
         let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
         // A batch of one is as good.
@@ -99,13 +114,21 @@ impl Voice {
             [frames, values] | [1, frames, values] if *values == width => *frames,
             _ => return Err(bad(format!("its shape is {shape:?}, and a voice has frames of {width} values"))),
         };
-        if !(1..=LONGEST_VOICE).contains(&frames) {
-            return Err(bad(format!("it has {frames} frames, and a voice from 1 to {LONGEST_VOICE}")));
+        if frames * width != latents.len() {
+            return Err(bad("its shape is not that of its values".into()));
+        }
+        Self::new(id, number, latents, width).map_err(bad)
+    }
+
+    fn new(id: String, number: usize, latents: Vec<f32>, width: usize) -> std::result::Result<Self, String> {
+        let frames = latents.len() / width;
+        if !(1..=LONGEST_VOICE).contains(&frames) || !latents.len().is_multiple_of(width) {
+            return Err(format!("it has {frames} frames, and a voice from 1 to {LONGEST_VOICE} of {width} values"));
         }
         if latents.iter().any(|value| !value.is_finite()) {
-            return Err(bad("its values are no numbers".into()));
+            return Err("its values are no numbers".into());
         }
-        Ok(Self { id, latents, prefix: OnceLock::new(), inputs: OnceLock::new() })
+        Ok(Self { id, number, latents, prefix: OnceLock::new(), inputs: OnceLock::new() })
     }
 }
 
@@ -129,14 +152,15 @@ impl PocketTts {
         }
         let reader = TextReader::read(dir, config.placeholders.clone(), config.vocabulary)?;
         let width = config.voice_width;
-        let voices = voice_ids(dir)?.into_iter().map(|id| Voice::read(dir, id, width)).collect::<Result<_>>()?;
+        let ids = voice_ids(dir)?.into_iter().enumerate();
+        let voices = ids.map(|(number, id)| Voice::read(dir, number, id, width)).collect::<Result<_>>()?;
         let (parts, device) = if !is_cpu(device) && GpuNetwork::fits(&config, &codec) {
             (Parts::Gpu(Box::new(GpuNetwork::load(dir, device, precision)?)), device.clone())
         } else {
             let (network, codec) = (Box::new(Network::load(dir, precision)?), Box::new(Codec::load(&codec_dir)?));
             (Parts::Cpu { network, codec }, Device::flex())
         };
-        Ok(Self { parts, reader, voices, device, sample_rate: rate })
+        Ok(Self { parts, reader, voices, voice_width: width, device, sample_rate: rate })
     }
 
     /// The device that computes.
@@ -175,9 +199,33 @@ impl PocketTts {
     /// # Errors
     /// As [`GpuNetwork::start`]; [`Error::Internal`] for a voice that is not there.
     pub fn start(&self, voice: usize, tokens: &[u32], options: SequenceOptions) -> Result<Utterance> {
-        let number = voice;
-        let voice = self.voices.get(number);
-        let voice = voice.ok_or_else(|| Error::internal("an utterance of a voice that is not there"))?;
+        let voice = self.voices.get(voice);
+        self.start_as(
+            voice.ok_or_else(|| Error::internal("an utterance of a voice that is not there"))?,
+            tokens,
+            options,
+        )
+    }
+
+    /// The number of the folder's voice with these latents, if it has one.
+    pub fn number_of(&self, latents: &[f32]) -> Option<usize> {
+        self.voices.iter().position(|voice| voice.latents == latents)
+    }
+
+    /// A voice beside those of the folder, `[frames, voice_width]`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] for latents that are none of this model's.
+    pub fn recorded_voice(&self, latents: Vec<f32>) -> Result<Voice> {
+        let voice = Voice::new(String::new(), self.voices.len(), latents, self.voice_width);
+        voice.map_err(|reason| Error::InvalidOption(format!("the voice cannot be used: {reason}")))
+    }
+
+    /// Begins an utterance of a voice of this model.
+    ///
+    /// # Errors
+    /// As [`GpuNetwork::start`].
+    pub fn start_as(&self, voice: &Voice, tokens: &[u32], options: SequenceOptions) -> Result<Utterance> {
         Ok(Utterance(match &self.parts {
             Parts::Cpu { network, codec } => {
                 let prefix = voice.prefix.get_or_init(|| network.prefix(&voice.latents));
@@ -185,7 +233,7 @@ impl PocketTts {
                 Speaking::Cpu { sequence, codec: codec.start() }
             }
             Parts::Gpu(network) => {
-                let inputs = voice.inputs.get_or_init(|| network.voice(number, &voice.latents));
+                let inputs = voice.inputs.get_or_init(|| network.voice(voice.number, &voice.latents));
                 Speaking::Gpu(Box::new(network.start(inputs, tokens, options)?))
             }
         }))

@@ -16,7 +16,7 @@ use super::framing::Framing;
 use super::pacing::{Pace, wake_at};
 use crate::error::{Error, Result};
 use crate::pipeline::executors::device::{DeviceExecutor, StreamOutput, StreamRequest};
-use crate::pipeline::executors::speech::voice_model::VoiceModel;
+use crate::pipeline::executors::speech::voice_model::{ModelVoice, VoiceModel};
 use crate::pipeline::executors::speech::{Progress, SpeechRequest};
 use crate::scheduler::{Priority, Results, Scheduler};
 use crate::speech::{SPEECH_RATE, SpeakOptions, SpeechFrame};
@@ -53,7 +53,7 @@ pub struct SpeechFrames {
 pub(crate) fn open(
     scheduler: &Scheduler<DeviceExecutor>,
     model: Arc<VoiceModel>,
-    voice: usize,
+    voice: ModelVoice,
     options: &SpeakOptions,
     (most, open): (usize, &Arc<AtomicUsize>),
 ) -> Result<(SpeechInput, SpeechFrames)> {
@@ -64,7 +64,7 @@ pub(crate) fn open(
         ));
     }
     let permit = SpeechPermit::take(most, open)?;
-    let measures = model.measures(voice)?;
+    let measures = model.measures(&voice)?;
     let progress = Arc::<Progress>::default();
     let request = StreamRequest::Speech(Box::new(SpeechRequest {
         model: model.clone(),

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use auricle_engine::{Engine, Error, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechFrame};
+use auricle_engine::{Engine, Error, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechFrame, VoiceInfo};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 use hyper::StatusCode;
 
 use super::speech_encoder::{self, unavailable};
+use crate::cloned_voices::ClonedVoices;
 use crate::context::RequestContext;
 use crate::http::body::{self, Fields, MAX_JSON_BYTES};
 use crate::http::response::{ApiError, Response, Result, streamed};
 use crate::http::response_body::ResponseBroken;
 use crate::ids::AccountId;
+use crate::languages::primary_subtag;
 use crate::sharing::{Place, Places};
 use crate::sound_format::{SoundFormat, wav_header};
 
@@ -33,6 +35,8 @@ pub struct SpeechState {
     /// None if this process does not compute.
     pub engine: Option<Engine>,
     pub places: Places,
+    /// Voices of the accounts.
+    pub clones: ClonedVoices,
 }
 
 impl SpeechState {
@@ -57,6 +61,7 @@ struct SpeechRequest {
     text: String,
     model: String,
     voice: Option<String>,
+    language: Option<String>,
     format: SoundFormat,
     speed: f32,
 }
@@ -74,10 +79,11 @@ pub async fn create(state: Arc<SpeechState>, request: RequestContext) -> Result<
 /// # Errors
 /// 400, 404 and 422 for a field, 429 and 503.
 pub async fn speak(state: &SpeechState, account: &AccountId, fields: Fields) -> Result<Response> {
-    let SpeechRequest { text, model, voice, format, speed } = parse(fields)?;
+    let SpeechRequest { text, model, voice, language, format, speed } = parse(fields)?;
     let engine = state.engine()?;
     let encoder = speech_encoder::find(format)?;
-    let options = select(engine, &model, voice)?.speed(speed);
+    let mut options = select(engine, &model, voice, language.as_deref())?.speed(speed);
+    options.language = language;
     let sound = pcm(spoken(state, account, options, &text).await?);
     Ok(match encoder {
         Some(encoder) => streamed(format.content_type(), encoder.encode(sound).await?),
@@ -101,6 +107,7 @@ pub async fn spoken(
 ) -> Result<impl Stream<Item = std::result::Result<Vec<f32>, ResponseBroken>> + Send + Unpin + 'static> {
     let engine = state.engine()?;
     let place = state.place(account)?;
+    let options = state.clones.chosen(account, options).await?;
     let (mut input, mut frames) = engine.speak(&options.account(account.as_str())).await.map_err(refused)?;
     input.push(text).map_err(refused)?;
     input.finish();
@@ -131,6 +138,7 @@ fn parse(mut fields: Fields) -> Result<SpeechRequest> {
         Some(other) => return Err(body::wrong_type("voice", "a string", &other)),
         None => None,
     };
+    let language = fields.string_of("language", 2..=35)?;
     let format = match fields.string("response_format")? {
         None => SoundFormat::Mp3,
         Some(name) => {
@@ -144,15 +152,18 @@ fn parse(mut fields: Fields) -> Result<SpeechRequest> {
     if let Some(other) = fields.string("stream_format")?.filter(|format| format != "audio") {
         return Err(ApiError::validation(format!("`stream_format` must be audio; it is {other:?}.")));
     }
-    Ok(SpeechRequest { text, model, voice, format, speed })
+    Ok(SpeechRequest { text, model, voice, language, format, speed })
 }
 
 /// The options for a model and a voice.
-fn select(engine: &Engine, model: &str, voice: Option<String>) -> Result<SpeakOptions> {
+fn select(engine: &Engine, model: &str, voice: Option<String>, language: Option<&str>) -> Result<SpeakOptions> {
     let voices = engine.voices(&SpeakOptions::default()).map_err(refused)?;
     let voice =
         voice.filter(|voice| voices.iter().any(|known| known.id == *voice) || !VOICES.contains(&voice.as_str()));
-    let of_model = voices.iter().find(|voice| voice.model == model);
+    let speaks = |voice: &&VoiceInfo| language.is_none_or(|language| primary_subtag(language) == voice.language);
+    let mut all_of_model = voices.iter().filter(|voice| voice.model == model);
+    let first = all_of_model.clone().next();
+    let of_model = all_of_model.find(speaks).or(first);
     if of_model.is_none() && !MODELS.contains(&model) {
         let message = format!("There is no model {model:?} that speaks; GET /v2/voices lists them.");
         return Err(ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message));
@@ -215,6 +226,7 @@ mod tests {
             text: "Hi".into(),
             model: "tts-1".into(),
             voice: Some("alloy".into()),
+            language: None,
             format: SoundFormat::Wav,
             speed: 1.5,
         };
@@ -230,6 +242,7 @@ mod tests {
             (json!({ "model": "tts-1", "input": "Hi", "voice": 3 }), 422),
             (json!({ "model": "tts-1", "input": "Hi", "response_format": "ogg" }), 422),
             (json!({ "model": "tts-1", "input": "Hi", "speed": 4 }), 422),
+            (json!({ "model": "tts-1", "input": "Hi", "language": 3 }), 422),
             (json!({ "model": "tts-1", "input": "Hi", "stream_format": "sse" }), 422),
         ] {
             assert_eq!(parsed(body.clone()).unwrap_err().status, status, "{body}");

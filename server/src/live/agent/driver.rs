@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auricle_engine::converse::{Action, Conversation, Event, Rules, TurnTimes};
-use auricle_engine::{Engine, LiveEvent};
+use auricle_engine::{Engine, LiveEvent, SpeakOptions};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedSender};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::audio_input::{AudioInput, CHUNK_MS, Cut, Part};
 use super::report::Report;
 use super::settings::Settings;
-use super::voice::Words;
+use super::voice::{Speaker, Words};
 use super::{llm, voice};
 use crate::auth::session_token::AgentClaims;
 use crate::language::{ChatRequest, LanguageModel};
@@ -312,11 +312,16 @@ impl Driver {
     }
 
     fn say(&mut self, speech: u64, words: Words) {
-        let (engine, sender) = (&self.opening.engine, &self.sender);
-        let Settings { voice, speed, .. } = &self.settings;
+        let (Opening { engine, state, claims, .. }, sender) = (&self.opening, &self.sender);
+        let Settings { voice, speed, rules, .. } = &self.settings;
         let (to, _) = self.speeches.entry(speech).or_insert_with(|| {
             let (to, from) = mpsc::unbounded_channel();
-            let said = voice::say(engine.clone(), voice.clone(), *speed, speech, from, sender.clone());
+            let mut options = SpeakOptions::default().paced(true).speed(*speed);
+            options.voice.clone_from(voice);
+            let (clones, account) = (state.clones.clone(), claims.payer.account.clone());
+            let speaker =
+                Speaker { engine: engine.clone(), clones, account, options, language: rules.language.clone() };
+            let said = voice::say(speaker, speech, from, sender.clone());
             (to, tokio::spawn(said).into())
         });
         let _ = to.send(words);

@@ -17,7 +17,8 @@ const UPDATE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs a session until it ends. Returns how to close the socket; none if the client is gone.
 pub async fn run(opening: Opening, socket: &mut Socket, id: &str) -> Option<CloseFrame> {
-    let voices = voice::ids(&opening.engine);
+    let mut voices = voice::ids(&opening.engine);
+    voices.extend(opening.state.clones.ids(&opening.claims.payer.account).await);
     let settings = match first_settings(&opening, socket, &voices).await {
         Ok(settings) => settings,
         Err(close) => return close,

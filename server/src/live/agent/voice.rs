@@ -1,10 +1,13 @@
 //! The voice: says text as it comes.
 
 use auricle_engine::converse::{Event, Failure, VoiceFrame, VoiceWord};
-use auricle_engine::{Engine, Error, SpeakOptions, SpeechFrame};
+use auricle_engine::{Engine, Error, SpeakOptions, SpeechFrame, SpeechFrames, SpeechInput};
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
 
 use super::report::Report;
+use crate::cloned_voices::ClonedVoices;
+use crate::ids::AccountId;
+use crate::languages::primary_subtag;
 
 /// Text to say.
 pub enum Words {
@@ -25,18 +28,44 @@ pub fn ids(engine: &Engine) -> Vec<String> {
     }
 }
 
+/// What says a text.
+pub struct Speaker {
+    pub engine: Engine,
+    pub clones: ClonedVoices,
+    pub account: AccountId,
+    pub options: SpeakOptions,
+    /// The caller's language, if it is known.
+    pub language: Option<String>,
+}
+
+impl Speaker {
+    async fn open(self) -> auricle_engine::Result<(SpeechInput, SpeechFrames)> {
+        let Self { engine, clones, account, mut options, language } = self;
+        if options.voice.is_none() {
+            options.language = language.filter(|language| speaks(&engine, language));
+        }
+        let voice = options.voice.clone().unwrap_or_default();
+        let options = clones.chosen(&account, options).await.map_err(|error| {
+            tracing::error!(%error, "a voice could not be read");
+            Error::UnknownVoice(voice)
+        })?;
+        engine.speak(&options).await
+    }
+}
+
+/// True if a voice speaks the language. Where none does, the default voice answers.
+fn speaks(engine: &Engine, language: &str) -> bool {
+    let voices = engine.voices(&SpeakOptions::default()).unwrap_or_default();
+    let speaks = voices.iter().any(|voice| voice.language == primary_subtag(language));
+    if !speaks {
+        tracing::warn!(language, "no voice speaks the caller's language; the default voice answers");
+    }
+    speaks
+}
+
 /// Says what comes, and sends its frames. Dropping the future cancels it.
-pub async fn say(
-    engine: Engine,
-    voice: Option<String>,
-    speed: f32,
-    speech: u64,
-    mut words: UnboundedReceiver<Words>,
-    reports: Sender<Report>,
-) {
-    let mut options = SpeakOptions::default().paced(true).speed(speed);
-    options.voice = voice;
-    let (input, mut frames) = match engine.speak(&options).await {
+pub async fn say(speaker: Speaker, speech: u64, mut words: UnboundedReceiver<Words>, reports: Sender<Report>) {
+    let (input, mut frames) = match speaker.open().await {
         Ok(opened) => opened,
         Err(error) => return fail(speech, &error, &reports).await,
     };

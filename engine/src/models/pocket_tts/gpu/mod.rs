@@ -169,12 +169,18 @@ impl GpuNetwork {
         self.parameters
     }
 
-    /// A voice, `[frames, voice_width]`, which has its own number.
+    /// A voice, `[frames, voice_width]`. Voices of other numbers or other values share no pages.
     pub fn voice(&self, number: usize, latents: &[f32]) -> Voice {
         let inputs = thread_pool::run(|pool| self.embeddings.of_voice(pool, latents));
-        // Tokens have numbers of 16 bits.
-        let names = (number as u32 + 1) << 16;
-        let ids = (0..inputs.len() / self.config.backbone.size).map(|at| names | at as u32).collect();
+        // A page is known by the names of its 32 positions: hashes of all values so far, with a bit that no token has.
+        let hash = |hash: u64, value: u64| (hash ^ value).wrapping_mul(0x0100_0000_01b3);
+        let mut name = hash(0xcbf2_9ce4_8422_2325, number as u64);
+        let frames = inputs.chunks_exact(self.config.backbone.size);
+        let ids = frames.map(|frame| {
+            name = frame.iter().fold(name, |name, value| hash(name, u64::from(value.to_bits())));
+            (1 << 31) | (name >> 33) as u32
+        });
+        let ids = ids.collect();
         Voice { inputs, ids }
     }
 

@@ -13,8 +13,8 @@ pub fn begin_clause(voice: &ClauseVoice, table: &mut SlotTable<SpeechSlot>, slot
     let Some(Phrase::Phones(phrase)) = slot.phrases.front() else {
         return Err(Error::internal("a step without a phrase"));
     };
-    let SpeechRequest { voice: number, speed, .. } = slot.request;
-    let utterance = voice.model.start(number, &phrase.symbols, speed)?;
+    let SpeechRequest { voice: number, speed, .. } = &slot.request;
+    let utterance = voice.model.start(number.listed()?, &phrase.symbols, *speed)?;
     let ends = utterance.durations.iter().scan(0, |sum, count| {
         *sum += count;
         Some(*sum)

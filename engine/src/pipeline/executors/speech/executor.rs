@@ -77,8 +77,8 @@ impl SpeechExecutor {
             let Some((slot, Phrase::Phones(phrase))) = next else {
                 return Err(Error::internal("a step without a phrase"));
             };
-            let SpeechRequest { voice, speed, .. } = slot.request;
-            utterances.push(Utterance { symbols: &phrase.symbols, voice, speed });
+            let SpeechRequest { voice, speed, .. } = &slot.request;
+            utterances.push(Utterance { symbols: &phrase.symbols, voice: voice.listed()?, speed: *speed });
         }
         let computed = model.acoustic.speak(&utterances)?;
         let hop = model.vocoder.config().hop_length;

@@ -18,7 +18,7 @@ pub fn compute_frames(
         speaking.push(match (&slot.speaking, slot.phrases.front()) {
             (Some(Speaking::Frames(now)), _) => (now.utterance.clone(), None),
             (None, Some(Phrase::Text(phrase))) => {
-                let utterance = model.start(slot.request.voice, &phrase.tokens, phrase.options())?;
+                let utterance = slot.request.voice.start(model, phrase)?;
                 let sample = |character: usize| (character as f32 * slot.request.measures.pace) as usize;
                 let words = phrase.words.iter().map(|(word, at)| (word.clone(), sample(at.start)..sample(at.end)));
                 (utterance, Some(words.collect()))

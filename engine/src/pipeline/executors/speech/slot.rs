@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::phrase::Phrase;
-use super::voice_model::{Measures, VoiceModel};
+use super::voice_model::{Measures, ModelVoice, VoiceModel};
 use crate::models::kokoro;
 use crate::models::pocket_tts::Utterance;
 use crate::models::vocos::VocosState;
@@ -28,7 +28,7 @@ pub struct Progress {
 /// Opens a stream of speech.
 pub struct SpeechRequest {
     pub model: Arc<VoiceModel>,
-    pub voice: usize,
+    pub voice: ModelVoice,
     pub speed: f32,
     /// Loudness and pace of the voice.
     pub measures: Measures,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use auricle_kernels::product::gemv::Precision;
 use burn::tensor::Device;
@@ -16,8 +16,9 @@ use crate::device::is_cpu;
 use crate::error::{Error, Result};
 use crate::load_once::Loaded;
 use crate::models::kokoro::{self, Kokoro};
-use crate::models::pocket_tts::{self, PocketTts};
+use crate::models::pocket_tts::{self, PocketTts, Utterance};
 use crate::text::speech::{Clause, ClauseSplitter};
+use crate::weights::read_only_tensor;
 
 /// Loudness of speech, LUFS.
 const LOUDNESS: f64 = -20.0;
@@ -26,11 +27,15 @@ const MOST_GAIN_DB: f64 = 18.0;
 /// Text whose speech is measured: the first two of the Harvard sentences.
 const MEASURED: &str = "The birch canoe slid on the smooth planks. Glue the sheet to the dark blue background.";
 
+/// Voices beside those of the folder that are kept with what their utterances share; the last ones used stay.
+const MOST_RECORDED: usize = 16;
+
 /// A loaded model that speaks.
 pub struct VoiceModel {
     /// Text to samples.
     pub synthesizer: Synthesizer,
     voices: Vec<Voice>,
+    recorded: Mutex<Vec<Arc<RecordedVoice>>>,
     /// The language that its voices speak.
     language: String,
 }
@@ -48,6 +53,45 @@ pub enum Synthesizer {
 struct Voice {
     id: String,
     measures: OnceLock<Measures>,
+}
+
+/// A voice of a loaded model.
+#[derive(Clone)]
+pub enum ModelVoice {
+    /// One of its folder, by the number.
+    Listed(usize),
+    /// One beside them.
+    Recorded(Arc<RecordedVoice>),
+}
+
+/// A voice that was made of a recording.
+pub struct RecordedVoice {
+    voice: pocket_tts::Voice,
+    measures: OnceLock<Measures>,
+}
+
+impl ModelVoice {
+    /// Its number in the folder.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] for a voice beside those of the folder.
+    pub fn listed(&self) -> Result<usize> {
+        match self {
+            Self::Listed(number) => Ok(*number),
+            Self::Recorded(_) => Err(Error::internal("a recorded voice of a model that has none")),
+        }
+    }
+
+    /// Begins an utterance.
+    ///
+    /// # Errors
+    /// As [`PocketTts::start`].
+    pub fn start(&self, model: &PocketTts, phrase: &TextPhrase) -> Result<Utterance> {
+        match self {
+            Self::Listed(number) => model.start(*number, &phrase.tokens, phrase.options()),
+            Self::Recorded(recorded) => model.start_as(&recorded.voice, &phrase.tokens, phrase.options()),
+        }
+    }
 }
 
 /// Properties of a voice, measured on its own speech.
@@ -77,6 +121,12 @@ pub fn other_language(dir: &Path, id: &str) -> Option<&'static str> {
         Form::Clauses => kokoro::other_language(id).filter(|_| kokoro::has_voice(dir, id)),
         _ => None,
     }
+}
+
+/// True for a folder whose voices are the latents of its audio tokenizer, so that recordings can become some.
+pub fn clones(dir: &Path) -> bool {
+    matches!(Form::of(dir), Form::Frames)
+        && pocket_tts::Config::read(dir).is_ok_and(|config| config.condition.is_none())
 }
 
 /// The form of a folder.
@@ -111,7 +161,8 @@ impl VoiceModel {
             Form::Clauses => Synthesizer::Clauses(Box::new(ClauseVoice::load(dir, device, precision, g2p)?)),
         };
         let voice = |id| Voice { id, measures: OnceLock::new() };
-        Ok(Self { synthesizer, voices: voice_ids(dir)?.into_iter().map(voice).collect(), language: language.into() })
+        let voices = voice_ids(dir)?.into_iter().map(voice).collect();
+        Ok(Self { synthesizer, voices, recorded: Mutex::default(), language: language.into() })
     }
 
     /// Number of values in the tensors of the networks that make samples.
@@ -123,9 +174,39 @@ impl VoiceModel {
         }
     }
 
-    /// Number of a voice.
-    pub fn voice(&self, id: &str) -> Option<usize> {
-        self.voices.iter().position(|voice| voice.id == id)
+    /// A voice of the folder `dir`, also one that was made since the model was loaded.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] for one that is not there; [`Error::Checkpoint`] for a file that is no voice.
+    pub fn voice(&self, dir: &Path, id: &str) -> Result<ModelVoice> {
+        if let Synthesizer::Frames(_) = self.synthesizer {
+            return self.recorded(read_only_tensor(&pocket_tts::voice_path(dir, id))?.1);
+        }
+        let number = self.voices.iter().position(|voice| voice.id == id);
+        number.map(ModelVoice::Listed).ok_or_else(|| Error::internal("a voice is listed and not loaded"))
+    }
+
+    /// The voice of latents.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] for latents that are none of this model's.
+    pub fn recorded(&self, latents: Vec<f32>) -> Result<ModelVoice> {
+        let Synthesizer::Frames(model) = &self.synthesizer else {
+            return Err(Error::internal("a recorded voice of a model that has none"));
+        };
+        if let Some(number) = model.number_of(&latents) {
+            return Ok(ModelVoice::Listed(number));
+        }
+        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        let voice = match recorded.iter().position(|one| one.voice.latents() == latents) {
+            Some(at) => recorded.remove(at),
+            None => Arc::new(RecordedVoice { voice: model.recorded_voice(latents)?, measures: OnceLock::new() }),
+        };
+        if recorded.len() >= MOST_RECORDED {
+            recorded.remove(0);
+        }
+        recorded.push(voice.clone());
+        Ok(ModelVoice::Recorded(voice))
     }
 
     /// Of the samples, hertz.
@@ -178,11 +259,15 @@ impl VoiceModel {
     ///
     /// # Errors
     /// Those of a step, such as [`Error::Checkpoint`] for a voice that makes no sound.
-    pub fn measures(&self, voice: usize) -> Result<Measures> {
-        let Some(slot) = self.voices.get(voice) else {
-            return Err(Error::internal(format!("voice {voice} of {}", self.voices.len())));
+    pub fn measures(&self, voice: &ModelVoice) -> Result<Measures> {
+        let measures = match voice {
+            ModelVoice::Recorded(recorded) => &recorded.measures,
+            ModelVoice::Listed(number) => match self.voices.get(*number) {
+                Some(voice) => &voice.measures,
+                None => return Err(Error::internal(format!("voice {number} of {}", self.voices.len()))),
+            },
         };
-        if let Some(measures) = slot.measures.get() {
+        if let Some(measures) = measures.get() {
             return Ok(*measures);
         }
         let mut splitter = ClauseSplitter::new();
@@ -197,15 +282,15 @@ impl VoiceModel {
         let decibels = loudness::integrated(&spoken, self.sample_rate()).map_or(0.0, |loudness| LOUDNESS - loudness);
         let gain = 10f64.powf(decibels.clamp(-MOST_GAIN_DB, MOST_GAIN_DB) / 20.0) as f32;
         let pace = spoken.len() as f32 / MEASURED.len() as f32;
-        Ok(*slot.measures.get_or_init(|| Measures { gain, pace }))
+        Ok(*measures.get_or_init(|| Measures { gain, pace }))
     }
 
-    fn say(&self, phrase: &Phrase, voice: usize) -> Result<Vec<f32>> {
+    fn say(&self, phrase: &Phrase, voice: &ModelVoice) -> Result<Vec<f32>> {
         match (&self.synthesizer, phrase) {
-            (Synthesizer::Phones(model), Phrase::Phones(phrase)) => model.say(phrase, voice),
-            (Synthesizer::Clauses(model), Phrase::Phones(phrase)) => model.say(phrase, voice),
+            (Synthesizer::Phones(model), Phrase::Phones(phrase)) => model.say(phrase, voice.listed()?),
+            (Synthesizer::Clauses(model), Phrase::Phones(phrase)) => model.say(phrase, voice.listed()?),
             (Synthesizer::Frames(model), Phrase::Text(phrase)) => {
-                let mut utterance = model.start(voice, &phrase.tokens, phrase.options())?;
+                let mut utterance = voice.start(model, phrase)?;
                 let mut spoken = Vec::new();
                 loop {
                     for frame in model.step(&mut [&mut utterance])? {

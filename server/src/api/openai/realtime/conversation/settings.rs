@@ -265,6 +265,7 @@ impl Settings {
         if let Some(transcription) = &input.transcription {
             check_languages(live, transcription)?;
             keyterms = transcription.terms().map(str::to_owned).collect();
+            rules.language = transcription.language.as_deref().map(language_code).or(rules.language);
         }
         Ok(agent::Settings {
             system_prompt: self.instructions.clone(),
