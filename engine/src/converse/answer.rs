@@ -100,6 +100,7 @@ impl Conversation {
     }
 
     fn begin_round(&mut self) {
+        self.push_keys();
         let thought = self.new_id();
         if let Some(reply) = &mut self.reply {
             reply.thought = Some(thought);
@@ -141,6 +142,18 @@ impl Conversation {
             Some(last) if last.role == Role::User => super::caller::append(&mut last.content, text),
             _ => self.history.push(Message::new(Role::User, text)),
         }
+    }
+
+    /// Writes keys as the result of a tool that was not called: a language model expects each result after its call.
+    fn push_keys(&mut self) {
+        if self.keys.is_empty() {
+            return;
+        }
+        let id = format!("dtmf_{}", self.new_id());
+        let result = serde_json::json!({ "digits": std::mem::take(&mut self.keys) }).to_string();
+        let call = ToolCall { id: id.clone(), name: "dtmf".into(), arguments: "{}".into() };
+        self.history.push(Message { calls: vec![call], ..Message::new(Role::Assistant, "") });
+        self.history.push(Message { call_id: Some(id), ..Message::new(Role::Tool, result) });
     }
 
     /// Says text in the open speech, or in a new one.
@@ -293,6 +306,9 @@ impl Conversation {
             self.state = State::Holding;
             self.go_on_after_tools(now);
         }
+        if !self.keys.is_empty() && self.state == State::Listening && self.rules.answers {
+            self.begin_reply(now, true);
+        }
     }
 
     pub(super) fn is_playing(&self, now: u64) -> bool {
@@ -317,7 +333,8 @@ impl Conversation {
         for speech in reply.speeches.iter().filter(|speech| !speech.said) {
             self.actions.push(Action::StopSpeech { speech: speech.id });
         }
-        let played = reply.played_texts(now);
+        let late_ms = if interrupted { self.play_delay_ms } else { 0 };
+        let played = reply.played_texts(now.saturating_sub(late_ms));
         let mut said = String::new();
         for (entry, text) in &played {
             super::caller::append(&mut said, text);

@@ -41,6 +41,8 @@ pub struct Conversation {
     pub(super) history: Vec<Message>,
     /// Words of the caller while tools were called.
     pub(super) queued: String,
+    /// Keys that the language model has not got yet.
+    pub(super) keys: String,
     pub(super) last_id: u64,
     /// The text of the last reply, and its end.
     pub(super) last_said: String,
@@ -51,6 +53,8 @@ pub struct Conversation {
     awaited_until: Option<u64>,
     /// The agent has been silent since then, ms.
     pub(super) quiet_since: u64,
+    /// Time between the moment at which audio should be played and that at which it is, ms.
+    pub(super) play_delay_ms: u64,
     pub(super) fillers: usize,
     pub(super) times: TurnTimes,
     over: bool,
@@ -80,12 +84,14 @@ impl Conversation {
             owed: false,
             history: Vec::new(),
             queued: String::new(),
+            keys: String::new(),
             last_id: 0,
             last_said: String::new(),
             ended_at: None,
             straddles: false,
             awaited_until: None,
             quiet_since: 0,
+            play_delay_ms: 0,
             fillers: 0,
             times: TurnTimes::default(),
             over: false,
@@ -101,6 +107,11 @@ impl Conversation {
     /// Changes the rules.
     pub fn set_rules(&mut self, rules: Rules) {
         self.rules = rules;
+    }
+
+    /// Sets how late the client plays what it gets, ms. What it has not played of a reply that is stopped was not said.
+    pub fn set_play_delay(&mut self, ms: u64) {
+        self.play_delay_ms = ms;
     }
 
     /// The text of the turn for which a reply is prepared while the turn may still go on.
@@ -155,6 +166,7 @@ impl Conversation {
             }
             Event::Settled => self.settled(now),
             Event::Judged { question, probability } => self.judged(now, question, probability),
+            Event::Dtmf(keys) => self.press(now, &keys),
             Event::Respond if self.state == State::Listening => {
                 self.times = TurnTimes::default();
                 self.begin_reply(now, true);
@@ -354,7 +366,8 @@ impl Conversation {
     /// Lets the language model begin before the turn is over.
     fn prepare(&mut self, now: u64) {
         let text = self.turn_text();
-        let may_answer = self.rules.answers && self.reply.is_none() && !self.tools.is_waiting();
+        let is_free = self.reply.is_none() && !self.tools.is_waiting() && self.keys.is_empty();
+        let may_answer = self.rules.answers && is_free;
         if text.is_empty() || self.sounds() == Ending::Open || !may_answer {
             return;
         }
@@ -428,6 +441,26 @@ impl Conversation {
         match self.state {
             State::Uncertain => self.turn_after_uncertainty(),
             _ => self.rest(now),
+        }
+    }
+
+    /// Keys are answered at once, or with the caller's turn or the tools that are awaited.
+    fn press(&mut self, now: u64, keys: &str) {
+        self.keys.push_str(keys);
+        self.drop_prepared();
+        let may_stop = self.rules.interruptible || !self.is_playing(now);
+        let awaits_words = self.state == State::Thinking && self.awaited_until.is_some();
+        match self.state {
+            State::Hearing | State::Pausing | State::Ending => {}
+            _ if !may_stop || awaits_words || self.tools.is_waiting() => {}
+            State::Uncertain => {
+                self.close_reply(now, true);
+                self.turn_after_uncertainty();
+            }
+            _ => {
+                self.close_reply(now, true);
+                self.rest(now);
+            }
         }
     }
 

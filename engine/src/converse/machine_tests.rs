@@ -41,6 +41,7 @@ const ROWS: &[(&str, &str)] = &[
     ("voice fails", "Li He Pa Th Th He Ho En"),
     ("result", "Li He Pa Th Sp Un Th En"),
     ("result of no call", "Li He Pa Th Sp Un Ho En"),
+    ("keys", "Th He Pa Th Th He Ho En"),
     ("tick after 40 s", "Li He Pa Th Sp Un Th --"),
     ("end", "-- En En -- -- -- -- En"),
 ];
@@ -107,6 +108,7 @@ fn apply(scene: &mut Scene, event: &str) {
         }
         "result" => drop(scene.result("a", "{}")),
         "result of no call" => drop(scene.result("z", "{}")),
+        "keys" => drop(scene.happens(Event::Dtmf("5".into()))),
         "tick after 40 s" => {
             scene.now += 40_000;
             scene.happens(Event::Tick);
@@ -670,4 +672,88 @@ fn a_driver_can_end_a_turn_and_drop_one() {
         scene.says("Tell me a story.");
         assert_eq!(scene.user_texts(), ["Tell me a story."]);
     }
+}
+
+/// The keys that the language model got, in order.
+fn keys(scene: &Scene) -> Vec<String> {
+    let history = scene.conversation.history();
+    let results = history.iter().filter(|message| message.call_id.as_ref().is_some_and(|id| id.starts_with("dtmf_")));
+    results.map(|message| message.content.clone()).collect()
+}
+
+#[test]
+fn keys_stop_the_reply_and_are_answered_as_a_result_of_a_tool() {
+    let mut scene = Scene::in_state(State::Speaking);
+    scene.waits(900);
+    scene.happens(Event::Dtmf("42".into()));
+    assert!(scene.agent_texts()[0].1, "interrupted");
+    assert_eq!((scene.state(), keys(&scene)), (State::Thinking, vec![r#"{"digits":"42"}"#.to_owned()]));
+    let history = scene.conversation.history();
+    let roles: Vec<Role> = history.iter().map(|message| message.role).collect();
+    assert_eq!(roles, [Role::User, Role::Assistant, Role::Assistant, Role::Tool]);
+    assert_eq!(history[2].calls[0].name, "dtmf");
+    scene.answers("Thank you.");
+    scene.waits(2_000);
+    assert_eq!(scene.state(), State::Listening);
+}
+
+#[test]
+fn keys_during_a_turn_are_answered_with_it() {
+    let mut scene = Scene::with(Rules { min_silence_ms: 1_000, language: Some("en".into()), ..Rules::default() });
+    scene.hears(true, 640);
+    scene.hears(false, 224);
+    scene.happens(Event::Final("My number is.".into()));
+    scene.happens(Event::Settled);
+    scene.happens(Event::Dtmf("4".into()));
+    scene.happens(Event::Dtmf("2".into()));
+    assert_eq!((scene.state(), keys(&scene).len()), (State::Pausing, 0));
+    scene.hears(false, 2_000);
+    assert_eq!(scene.user_texts(), ["My number is."]);
+    assert_eq!(keys(&scene), [r#"{"digits":"42"}"#]);
+    // A noise without words is no turn, and loses no key.
+    let mut scene = Scene::new();
+    scene.hears(true, 320);
+    scene.happens(Event::Dtmf("7".into()));
+    scene.hears(false, 224);
+    scene.happens(Event::Settled);
+    scene.hears(false, 1_600);
+    scene.happens(Event::Settled);
+    assert_eq!((scene.user_texts().len(), keys(&scene)), (0, vec![r#"{"digits":"7"}"#.to_owned()]));
+}
+
+#[test]
+fn keys_wait_for_tools_and_for_a_reply_that_is_not_to_be_stopped() {
+    let mut scene = Scene::in_state(State::Holding);
+    scene.happens(Event::Dtmf("1".into()));
+    assert_eq!((scene.state(), keys(&scene).len()), (State::Holding, 0));
+    scene.result("a", "{}");
+    assert_eq!(keys(&scene).len(), 1);
+    let rules = Rules { interruptible: false, language: Some("en".into()), ..Rules::default() };
+    let mut scene = Scene::with(rules);
+    scene.says("Tell me a story.");
+    scene.answers("Once upon a time.");
+    scene.waits(320);
+    scene.happens(Event::Dtmf("1".into()));
+    assert_eq!((scene.state(), keys(&scene).len()), (State::Speaking, 0));
+    scene.waits(3_000);
+    assert_eq!((scene.state(), keys(&scene).len()), (State::Thinking, 1));
+}
+
+#[test]
+fn what_a_late_client_has_not_played_was_not_said() {
+    let said = |delay_ms: u64| {
+        let mut scene = Scene::in_state(State::Speaking);
+        scene.waits(1_500);
+        scene.conversation.set_play_delay(delay_ms);
+        scene.happens(Event::Cancel);
+        scene.agent_texts().first().map_or(0, |(text, _)| text.split(' ').count())
+    };
+    assert!(said(0) >= 3 && said(800) == said(0) - 2, "{} {}", said(0), said(800));
+    // A reply that is played to its end is whole.
+    let mut scene = Scene::new();
+    scene.conversation.set_play_delay(800);
+    scene.says("Hello.");
+    scene.answers("Once upon a time.");
+    scene.waits(4_000);
+    assert_eq!(scene.agent_texts(), [("Once upon a time.", false)]);
 }

@@ -218,6 +218,9 @@ pub enum Event {
         /// JSON.
         result: String,
     },
+    /// The caller has pressed these keys of a telephone. They stop a reply as speech does, unless [`Rules::interruptible`] is false, and the
+    /// language model gets them as the result of a tool `dtmf`.
+    Dtmf(String),
     /// The agent replies to the conversation so far. Ignored unless the state is [`State::Listening`].
     Respond,
     /// The reply ends here, or the one that is prepared.
