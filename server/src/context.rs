@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use hyper::header::ACCEPT_ENCODING;
 use hyper::{HeaderMap, Request, Uri};
 
-use crate::auth::session_token::{AgentClaims, SecretClaims, SessionClaims, StreamClaims};
+use crate::auth::session_token::{AgentClaims, CallClaims, SecretClaims, SessionClaims, StreamClaims};
 use crate::auth::visitor::Visitor;
 use crate::auth::{Checkout, Identity, UploadUrl};
 use crate::http::query;
@@ -92,6 +92,14 @@ impl RequestContext {
     pub fn agent_claims(&mut self) -> Option<AgentClaims> {
         match std::mem::replace(&mut self.identity, Identity::Anonymous) {
             Identity::Agent(claims) => claims,
+            _ => None,
+        }
+    }
+
+    /// The claims of a valid address of a telephone call.
+    pub fn call_claims(&mut self) -> Option<CallClaims> {
+        match std::mem::replace(&mut self.identity, Identity::Anonymous) {
+            Identity::Call(claims) => claims,
             _ => None,
         }
     }

@@ -62,8 +62,8 @@ impl Dispatcher {
             Access::Open => (Identity::Anonymous, rate_limits.peek(&address)),
             // Visitors of web pages hold these. They have a count of their own, so that they cannot use up the account's.
             Access::Signed(signed_for) => {
-                let upload_id = path_param(&params, "upload_id");
-                let identity = authenticator.verify(signed_for, request.uri(), request.headers(), upload_id).await;
+                let param = |name: &str| path_param(&params, name);
+                let identity = authenticator.verify(signed_for, request.uri(), request.headers(), param).await;
                 let limit = rate_limits.count(&identity.client(address.clone()));
                 (identity, limit)
             }

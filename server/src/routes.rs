@@ -13,7 +13,7 @@ use crate::api::{
 use crate::auth::openid as auth_openid;
 use crate::auth::{Access, SignedFor};
 use crate::compat::assemblyai::{files, streaming};
-use crate::compat::{asr_webservice, deepgram, mcp, whisper_server};
+use crate::compat::{asr_webservice, deepgram, mcp, telephony, whisper_server};
 use crate::context::{PathParams, RequestContext};
 use crate::dashboard::{
     self, assets, audio, checkout, forgot, frame, join, keys, library, openid, operator, playground, presets,
@@ -485,6 +485,25 @@ pub static ROUTES: &[Route] = &[
             doc("voice-agent", "Talk with a voice agent, over a WebSocket", ResponseContent::Upgrade)
                 .with(&["token", "model"])
                 .fails(&[400, 426]),
+        ),
+    },
+    api(
+        Method::POST,
+        "/v2/telephony/token",
+        |state, request| Box::pin(telephony::create_token(state.agent.clone(), state.transcripts.clone(), request)),
+        doc("telephony", "Make an address for a telephone call", ResponseContent::Json("CallToken"))
+            .takes("MintCallToken")
+            .fails(&[400, 402, 413, 415, 422]),
+    ),
+    Route {
+        surface: Surface::Api,
+        method: Method::GET,
+        path: "/v2/telephony/{provider}/{call_token}",
+        access: Access::Signed(SignedFor::Call),
+        handler: |state, request| Box::pin(telephony::connect(state.agent.clone(), state.transcripts.clone(), request)),
+        doc: Some(
+            doc("telephony", "Take a telephone call, in its provider's media stream", ResponseContent::Upgrade)
+                .fails(&[400, 401, 404, 426, 429, 503]),
         ),
     },
     api(

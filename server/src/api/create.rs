@@ -65,10 +65,7 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         return Err(ApiError::validation(message));
     }
     let webhook_url = fields.string_of("webhook_url", 0..=MAX_URL_CHARS)?;
-    let title = fields.string_of("title", 0..=MAX_TITLE_CHARS)?;
-    if let Some(title) = &title {
-        visible::check(title).map_err(|reason| ApiError::validation(format!("`title` {reason}.")))?;
-    }
+    let title = title(&mut fields)?;
     let estimated_duration_sec = fields.integer("estimated_duration_sec", 0..=i64::MAX)?;
 
     let price = Price::of(&model, ProductKind::Prerecorded).ok_or_else(|| {
@@ -76,10 +73,7 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         ApiError::new(StatusCode::BAD_REQUEST, "unknown_model", message)
     })?;
     if let Some(url) = &webhook_url {
-        state.outbound.check(url).map_err(|error| {
-            let message = format!("`webhook_url` must be a public http or https URL: {error}.");
-            ApiError::new(StatusCode::BAD_REQUEST, "invalid_webhook_url", message)
-        })?;
+        check_webhook_url(&state.outbound, url)?;
     }
     let source = named_source(&state.outbound, audio_url, upload_id)?;
     let JobOptions { speaker_labels, multichannel, .. } = options;
@@ -127,6 +121,27 @@ pub async fn validate(state: &TranscriptsState, account: &AccountId, mut fields:
         // Without an estimate it is what any work costs at least, until the duration is known.
         reserved_cents: price.cents(estimated_duration_sec.unwrap_or_default().saturating_mul(1000)),
         created_at: clock::now_ms(),
+    })
+}
+
+/// The title that a request gives.
+///
+/// # Errors
+/// 422 for one that is too long or has hidden characters.
+pub fn title(fields: &mut Fields) -> Result<Option<String>> {
+    let title = fields.string_of("title", 0..=MAX_TITLE_CHARS)?;
+    if let Some(title) = &title {
+        visible::check(title).map_err(|reason| ApiError::validation(format!("`title` {reason}.")))?;
+    }
+    Ok(title)
+}
+
+/// # Errors
+/// 400 for the URL of a webhook that is not public.
+pub fn check_webhook_url(outbound: &Outbound, url: &str) -> Result<()> {
+    outbound.check(url).map(drop).map_err(|error| {
+        let message = format!("`webhook_url` must be a public http or https URL: {error}.");
+        ApiError::new(StatusCode::BAD_REQUEST, "invalid_webhook_url", message)
     })
 }
 

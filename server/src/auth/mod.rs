@@ -20,7 +20,7 @@ use crate::http::response::{ApiError, Result};
 use crate::ids::AccountId;
 use crate::storage::{Storage, UploadSignature};
 use crate::store::{Account, Allowance, Store, Upload};
-use session_token::{AgentClaims, Claims as _, Payer, SecretClaims, SessionClaims, StreamClaims};
+use session_token::{AgentClaims, CallClaims, Claims as _, Payer, SecretClaims, SessionClaims, StreamClaims};
 use visitor::{Cookies, Visitor};
 
 /// The longest secret that is looked up, in bytes.
@@ -57,6 +57,8 @@ pub enum SignedFor {
     Upload,
     Session,
     Agent,
+    /// A telephone call, whose path has the token.
+    Call,
     /// A session of `/v3/ws`, whose header may have an API key instead.
     Stream,
     Checkout,
@@ -72,6 +74,8 @@ pub enum Identity {
     Session(Option<SessionClaims>),
     /// As of a session.
     Agent(Option<AgentClaims>),
+    /// As of a session.
+    Call(Option<CallClaims>),
     /// The claims of a valid temporary token, or those that an API key stands for.
     Stream(Result<StreamClaims>),
     /// The claims of a valid client secret.
@@ -103,6 +107,7 @@ impl Identity {
             }
             Self::Session(Some(claims)) => Client::Signed(claims.payer.account.clone()),
             Self::Agent(Some(claims)) => Client::Signed(claims.payer.account.clone()),
+            Self::Call(Some(claims)) => Client::Signed(claims.session.payer.account.clone()),
             Self::Stream(Ok(claims)) => Client::Signed(claims.payer.account.clone()),
             Self::Secret(claims) => Client::Signed(claims.payer.account.clone()),
             Self::Checkout(Ok(checkout)) => Client::Signed(checkout.account.clone()),
@@ -112,6 +117,7 @@ impl Identity {
             | Self::Upload(_)
             | Self::Session(None)
             | Self::Agent(None)
+            | Self::Call(None)
             | Self::Stream(Err(_))
             | Self::Checkout(Err(_)) => address,
         }
@@ -176,10 +182,16 @@ impl Authenticator {
         self.account_of(api_key(headers)?).await.map(Identity::Account)
     }
 
-    /// Verifies what a URL was signed for. `upload_id` is the path's upload, where it names one.
-    pub async fn verify(&self, signed_for: SignedFor, uri: &Uri, headers: &HeaderMap, upload_id: String) -> Identity {
+    /// Verifies what a URL was signed for, by its path's parameters too.
+    pub async fn verify(
+        &self,
+        signed_for: SignedFor,
+        uri: &Uri,
+        headers: &HeaderMap,
+        param: impl Fn(&str) -> String,
+    ) -> Identity {
         match signed_for {
-            SignedFor::Upload => Identity::Upload(self.upload_url(uri, headers, upload_id).await),
+            SignedFor::Upload => Identity::Upload(self.upload_url(uri, headers, param("upload_id")).await),
             SignedFor::Session => {
                 let verify = |token: String| SessionClaims::verify(&token, &self.signing_key, clock::now_ms());
                 Identity::Session(query::value(uri, "token").and_then(verify))
@@ -187,6 +199,9 @@ impl Authenticator {
             SignedFor::Agent => {
                 let verify = |token: String| AgentClaims::verify(&token, &self.signing_key, clock::now_ms());
                 Identity::Agent(query::value(uri, "token").and_then(verify))
+            }
+            SignedFor::Call => {
+                Identity::Call(CallClaims::verify(&param("call_token"), &self.signing_key, clock::now_ms()))
             }
             SignedFor::Stream => Identity::Stream(self.stream_claims(uri, headers).await),
             SignedFor::Checkout => Identity::Checkout(self.checkout(uri)),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::Sha256;
 
-use crate::ids::{AccountId, KeyId};
+use crate::ids::{AccountId, KeyId, TranscriptId};
 
 /// The claims of one kind of session. A token of one kind does not verify as one of another.
 pub trait Claims: Serialize + DeserializeOwned {
@@ -64,6 +64,25 @@ impl Claims for AgentClaims {
 
     fn expires_at(&self) -> i64 {
         self.expires_at
+    }
+}
+
+/// The claims of a telephone call's address, whose plan is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallClaims {
+    /// Those of its session.
+    #[serde(flatten)]
+    pub session: AgentClaims,
+    /// The transcript that it is to have.
+    pub transcript: TranscriptId,
+}
+
+impl Claims for CallClaims {
+    const PREFIX: &'static str = "tc_";
+    const KIND: &'static str = "telephony";
+
+    fn expires_at(&self) -> i64 {
+        self.session.expires_at
     }
 }
 

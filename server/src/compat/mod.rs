@@ -5,6 +5,7 @@ pub mod asr_webservice;
 pub mod assemblyai;
 pub mod deepgram;
 pub mod mcp;
+pub mod telephony;
 pub mod whisper_server;
 pub mod wyoming;
 

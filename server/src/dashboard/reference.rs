@@ -85,6 +85,7 @@ fn name_of(tag: &str) -> &'static str {
         "billing" => EN.tag_billing,
         "realtime" => EN.tag_realtime,
         "voice-agent" => EN.tag_agent,
+        "telephony" => EN.tag_telephony,
         "openai" => EN.tag_openai,
         "deepgram" => EN.tag_deepgram,
         "assistants" => EN.tag_assistants,
@@ -122,7 +123,7 @@ impl Reference {
 }
 
 /// Tags in the order in which somebody needs them.
-const ORDER: [&str; 11] = [
+const ORDER: [&str; 12] = [
     "transcripts",
     "uploads",
     "speakers",
@@ -130,6 +131,7 @@ const ORDER: [&str; 11] = [
     "language",
     "realtime",
     "voice-agent",
+    "telephony",
     "models",
     "billing",
     "openai",

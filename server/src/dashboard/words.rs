@@ -346,6 +346,7 @@ words! {
     tag_billing = "Billing";
     tag_realtime = "Live sessions";
     tag_agent = "Voice agents";
+    tag_telephony = "Telephone calls";
     tag_openai = "In OpenAI's shape";
     tag_deepgram = "In Deepgram's shape";
     tag_assistants = "Assistants";

@@ -66,19 +66,11 @@ impl Encoder {
         Ok(Self { encoding: format.encoding, conversion: RateConversion::new(VOICE_RATE, format.rate)? })
     }
 
-    /// More of the reply in base64; empty while the filter waits for more.
+    /// More of the reply; empty while the filter waits for more.
     ///
     /// # Errors
     /// If the filter fails.
-    pub fn encode(&mut self, samples: &[f32]) -> auricle_engine::Result<String> {
-        self.encode_bytes(samples).map(|bytes| BASE64.encode(&bytes))
-    }
-
-    /// The same as bytes.
-    ///
-    /// # Errors
-    /// As [`Encoder::encode`].
-    pub fn encode_bytes(&mut self, samples: &[f32]) -> auricle_engine::Result<Vec<u8>> {
+    pub fn encode(&mut self, samples: &[f32]) -> auricle_engine::Result<Vec<u8>> {
         Ok(write(self.encoding, &self.conversion.push(samples)?))
     }
 
@@ -86,15 +78,7 @@ impl Encoder {
     ///
     /// # Errors
     /// As [`Encoder::encode`].
-    pub fn finish(self) -> auricle_engine::Result<String> {
-        self.finish_bytes().map(|bytes| BASE64.encode(&bytes))
-    }
-
-    /// The same as bytes.
-    ///
-    /// # Errors
-    /// As [`Encoder::encode`].
-    pub fn finish_bytes(self) -> auricle_engine::Result<Vec<u8>> {
+    pub fn finish(self) -> auricle_engine::Result<Vec<u8>> {
         let Self { encoding, conversion } = self;
         Ok(write(encoding, &conversion.finish()?))
     }
@@ -194,8 +178,7 @@ mod tests {
     #[test]
     fn pcm_at_the_voice_rate_is_the_voice_itself() {
         let mut encoder = Encoder::new(AudioFormat::default()).unwrap();
-        let text = encoder.encode(&[0.5, -1.0, 2.0]).unwrap();
-        assert_eq!(BASE64.decode(text.as_bytes()).unwrap(), [0, 0x40, 0, 0x80, 0xff, 0x7f]);
-        assert_eq!(encoder.finish().unwrap(), "");
+        assert_eq!(encoder.encode(&[0.5, -1.0, 2.0]).unwrap(), [0, 0x40, 0, 0x80, 0xff, 0x7f]);
+        assert!(encoder.finish().unwrap().is_empty());
     }
 }

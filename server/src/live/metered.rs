@@ -88,8 +88,11 @@ pub async fn run(
     }
 }
 
-/// Sends the frame of a refusal; returns how to close the socket.
+/// Sends the frame of a refusal, if the protocol has one; returns how to close the socket.
 async fn refuse(socket: &Socket, refusal: &Refusal, frame: fn(&Refusal) -> String) -> CloseFrame {
-    socket.send(ServerMessage::Text(frame(refusal))).await;
+    let frame = frame(refusal);
+    if !frame.is_empty() {
+        socket.send(ServerMessage::Text(frame)).await;
+    }
     refusal.close()
 }

@@ -8,7 +8,7 @@ pub mod codec;
 pub mod frames;
 pub mod metered;
 pub mod realtime;
-mod screen;
+pub mod screen;
 mod session;
 mod session_threads;
 pub mod socket;
@@ -17,7 +17,7 @@ pub mod upgrade;
 use std::sync::Arc;
 use std::time::Duration;
 
-use auricle_engine::{Catalog, Engine, LanguageModelChoice, ListenOptions, SecondPass};
+use auricle_engine::{Catalog, EndpointingRules, Engine, LanguageModelChoice, ListenOptions, SecondPass};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
@@ -28,7 +28,7 @@ use crate::language::LanguageModels;
 use crate::languages;
 use crate::metering::Metering;
 use crate::sharing::Places;
-use crate::store::Store;
+use crate::store::{JobOptions, Store};
 pub use session_threads::SessionThreads;
 
 /// The state of live sessions.
@@ -55,7 +55,7 @@ pub struct LiveState {
 
 impl LiveState {
     /// The public URL of a WebSocket.
-    fn websocket_url(&self, path: &str) -> Url {
+    pub fn websocket_url(&self, path: &str) -> Url {
         let mut url = url_below(&self.public_url, path);
         let _ = url.set_scheme(if url.scheme() == "https" { "wss" } else { "ws" });
         url
@@ -96,6 +96,26 @@ impl SessionSettings {
             .second_pass(self.second_pass.clone());
         options.languages =
             languages::REALTIME.into_iter().filter(|code| !code.contains('_')).map(Into::into).collect();
+        options
+    }
+
+    /// Those of a session that is opened by a token, with the options of it.
+    pub fn asked_options(
+        &self,
+        model: &str,
+        sample_rate: u32,
+        language: Option<&str>,
+        asked: &JobOptions,
+    ) -> ListenOptions {
+        let mut turns = EndpointingRules::default().silence_ms(self.turn_silence_ms);
+        turns.finished_silence_ms = self.turn_finished_silence_ms;
+        let mut options = self
+            .listen_options(model, sample_rate)
+            .medical_mode(asked.medical_mode)
+            .format_numbers(asked.format_numbers.unwrap_or(true))
+            .keyterms(asked.keyterms_prompt.iter().flatten().map(String::as_str))
+            .turns(turns);
+        options.language = language.map(str::to_owned);
         options
     }
 }

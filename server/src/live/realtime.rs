@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use auricle_engine::{EndpointingRules, Error, SAMPLE_RATES};
+use auricle_engine::{Error, SAMPLE_RATES};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -60,11 +60,7 @@ pub async fn create_token(state: Arc<LiveState>, request: RequestContext) -> Res
         let message = format!("`model` must be svc-realtime-pro or svc-realtime, not {model:?}.");
         ApiError::new(StatusCode::BAD_REQUEST, "unknown_model", message)
     })?;
-    if let Some(code) = &language_code {
-        check_language(&state, &model, code)
-            .map_err(|reason| ApiError::validation(format!("{UNSUPPORTED} `language_code`: {reason}.")))?;
-    }
-    check_hiding(&options, language_code.as_deref())?;
+    check_options(&state, &model, language_code.as_deref(), &options)?;
     let allowance = state.store.allowance(&account.id).await?;
     let longest_ms = state.settings.max_duration.as_millis() as i64;
     let estimated_ms = estimated_duration_sec.unwrap_or_default().saturating_mul(1000);
@@ -95,6 +91,18 @@ pub async fn create_token(state: Arc<LiveState>, request: RequestContext) -> Res
         "model": claims.payer.model,
         "sample_rate": claims.sample_rate,
     })))
+}
+
+/// Checks that a session with a model can be had in a language, if one is named, and with these options.
+///
+/// # Errors
+/// 422 with the reason.
+pub fn check_options(state: &LiveState, model: &str, language: Option<&str>, options: &JobOptions) -> Result<()> {
+    if let Some(code) = language {
+        check_language(state, model, code)
+            .map_err(|reason| ApiError::validation(format!("{UNSUPPORTED} `language_code`: {reason}.")))?;
+    }
+    check_hiding(options, language)
 }
 
 /// Checks that the API has a language, and the model's checkpoint or the second pass's.
@@ -150,17 +158,9 @@ async fn open(state: &Arc<LiveState>, socket: Socket, claims: Option<SessionClai
     if state.stopping.is_cancelled() {
         return refuse(socket, UNAVAILABLE, 1013).await;
     }
-    let mut turns = EndpointingRules::default().silence_ms(state.settings.turn_silence_ms);
-    turns.finished_silence_ms = state.settings.turn_finished_silence_ms;
-    let asked = options.unwrap_or_default();
-    let mut options = state
-        .settings
-        .listen_options(&claims.payer.model, claims.sample_rate)
-        .medical_mode(claims.medical_mode)
-        .format_numbers(format_numbers.unwrap_or(true))
-        .keyterms(asked.keyterms_prompt.iter().flatten().map(String::as_str))
-        .turns(turns);
-    options.language.clone_from(&claims.language_code);
+    let asked = JobOptions { medical_mode: claims.medical_mode, format_numbers, ..options.unwrap_or_default() };
+    let options =
+        state.settings.asked_options(&claims.payer.model, claims.sample_rate, claims.language_code.as_deref(), &asked);
     let Some(engine) = state.engine.clone() else { return refuse(socket, UNAVAILABLE, 1013).await };
     let screen = match Screen::open(&engine, &asked, claims.language_code.as_deref()).await {
         Ok(screen) => screen,

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod budgets;
+mod calls;
 mod cloned_voices;
 mod edits;
 mod identities;
@@ -54,6 +55,7 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use crate::clock;
 use crate::ids::AccountId;
 pub use accounts::{Account, AccountCredit, Allowance, Credit, PaymentEvent, Subscriber, email_address};
+pub use calls::CallTranscript;
 pub use cloned_voices::{StoredVoice, VoiceRefusal};
 pub use edits::{EditedText, NewTitle, Saved};
 pub use identities::{Identified, ProviderIdentity};

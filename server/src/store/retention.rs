@@ -93,13 +93,14 @@ impl Store {
         tx.commit().await
     }
 
-    /// Deletes expired webhooks, payment events, idempotency keys, sign-ins, links, invitations, letters and rotated webhook secrets.
+    /// Deletes expired webhooks, payment events, idempotency keys, calls that did not come, sign-ins, links, invitations, letters and rotated webhook secrets.
     pub async fn delete_expired_records(&self) -> Result<()> {
         let now = clock::now_ms();
         for (sql, before) in [
             ("DELETE FROM webhooks WHERE state <> 'pending' AND created_at < $1", now - WEBHOOKS_MS),
             ("DELETE FROM payment_notices WHERE created_at < $1", now - PAYMENT_EVENTS_MS),
             ("DELETE FROM idempotency_keys WHERE created_at < $1", now - IDEMPOTENCY_MS),
+            ("DELETE FROM calls WHERE expires_at < $1", now),
             ("DELETE FROM password_links WHERE expires_at < $1", now),
             ("DELETE FROM invitations WHERE expires_at < $1", now),
             ("DELETE FROM sign_up_links WHERE expires_at < $1", now),

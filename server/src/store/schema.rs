@@ -24,7 +24,7 @@ const MIGRATIONS: [(i64, &str, &str); 13] = [
 ];
 
 /// Those after it.
-const LATER: [(i64, &str, &str); 13] = [
+const LATER: [(i64, &str, &str); 14] = [
     (15, "speaker_names", include_str!("migrations/0015_speaker_names.sql")),
     (16, "waveforms", include_str!("migrations/0016_waveforms.sql")),
     (17, "nodes", include_str!("migrations/0017_nodes.sql")),
@@ -38,6 +38,7 @@ const LATER: [(i64, &str, &str); 13] = [
     (25, "share_links", include_str!("migrations/0025_share_links.sql")),
     (27, "library", include_str!("migrations/0027_library.sql")),
     (28, "cloned_voices", include_str!("migrations/0028_cloned_voices.sql")),
+    (29, "calls", include_str!("migrations/0029_calls.sql")),
 ];
 
 /// The migrations for which each database has a language of its own.

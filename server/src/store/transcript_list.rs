@@ -124,7 +124,8 @@ pub struct HeadQuery {
 pub struct TranscriptHead {
     pub id: TranscriptId,
     pub status: Status,
-    pub source: Source,
+    /// None for a call.
+    pub source: Option<Source>,
     pub error: Option<String>,
     pub created_at: i64,
     pub completed_at: Option<i64>,

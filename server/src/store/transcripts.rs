@@ -19,11 +19,11 @@ pub enum Source {
 }
 
 impl Source {
-    /// The source in the columns `audio_url` and `upload_id`.
-    pub(super) fn read(row: &AnyRow) -> Result<Self> {
+    /// The source in the columns `audio_url` and `upload_id`; none for a call, whose audio is not kept.
+    pub(super) fn read(row: &AnyRow) -> Result<Option<Self>> {
         Ok(match row.try_get::<Option<String>, _>("audio_url")? {
-            Some(url) => Self::Url(url),
-            None => Self::Upload(row.try_get::<Option<String>, _>("upload_id")?.unwrap_or_default().into()),
+            Some(url) => Some(Self::Url(url)),
+            None => row.try_get::<Option<String>, _>("upload_id")?.map(|id| Self::Upload(id.into())),
         })
     }
 }
@@ -115,7 +115,8 @@ pub struct Transcript {
     pub title: Option<String>,
     pub language_code: Option<String>,
     pub webhook_url: Option<String>,
-    pub source: Source,
+    /// None for a call, whose audio is not kept.
+    pub source: Option<Source>,
     pub options: JobOptions,
     pub text: Option<String>,
     pub words: StoredWords,

@@ -54,6 +54,7 @@ mod storage_limits;
 mod store;
 mod stripe;
 mod subtitles;
+mod telephony;
 mod transcripts;
 mod understanding_long;
 mod understanding_stream;

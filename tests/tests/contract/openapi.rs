@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::deepgram;
 use crate::realtime_openai::Session;
+use crate::telephony;
 
 /// A program of a Python environment that AURICLE_PYTHON_TOOLS names, else of PATH.
 fn tool(name: &str) -> Option<PathBuf> {
@@ -131,6 +132,8 @@ fn frames_of_sessions_fit_the_asyncapi_document() {
     let frames = json!({
         "realtime": live_frames(&account), "voiceAgent": call.frames, "conversation": conversation_frames(&service, &account),
         "listen": listen_frames(&account), "speak": speak_frames(&account),
+        "twilio": telephony::frames(&account, "twilio"), "telnyx": telephony::frames(&account, "telnyx"),
+        "plivo": telephony::frames(&account, "plivo"),
     });
     let mut check = Command::new(python)
         .arg(repository().join("tests/clients/asyncapi_frames.py"))
@@ -169,6 +172,12 @@ fn frames_of_sessions_fit_the_asyncapi_document() {
         "speakFlushed",
         "speakCleared",
         "speakWarning",
+        "twilioAudio",
+        "twilioClear",
+        "telnyxMark",
+        "plivoAudio",
+        "plivoMark",
+        "plivoClear",
     ] {
         assert!(found.lines().any(|line| line == frame), "{frame}: {found}");
     }

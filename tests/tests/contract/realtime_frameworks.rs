@@ -20,7 +20,7 @@ fn service() -> &'static Service {
 }
 
 /// A Python with the frameworks.
-fn python() -> Option<Command> {
+pub fn python() -> Option<Command> {
     let folder = std::env::var_os("AURICLE_FRAMEWORKS").map(PathBuf::from);
     let program = folder.map(|folder| folder.join("python")).filter(|python| python.is_file());
     if program.is_none() {

@@ -98,11 +98,12 @@ fn utterances<'a>(stored: &'a [Value], words: &'a [Word]) -> Vec<Part<'a>> {
     parts.collect()
 }
 
-/// The URL of a transcript's audio: an upload has the one that its request gave it.
-fn audio_url(public_url: &Url, source: &Source) -> String {
+/// The URL of a transcript's audio: an upload has the one that its request gave it. It is empty where no audio was kept.
+fn audio_url(public_url: &Url, source: Option<&Source>) -> String {
     match source {
-        Source::Url(url) => url.clone(),
-        Source::Upload(id) => upload_url(public_url, id.as_str()),
+        Some(Source::Url(url)) => url.clone(),
+        Some(Source::Upload(id)) => upload_url(public_url, id.as_str()),
+        None => String::new(),
     }
 }
 
@@ -191,7 +192,7 @@ pub fn transcript(transcript: &Transcript, words: Option<&[Word]>, public_url: &
     let body = Body {
         id: transcript.id.as_str(),
         status: transcript.status.name(),
-        audio_url: audio_url(public_url, &transcript.source),
+        audio_url: audio_url(public_url, transcript.source.as_ref()),
         text: transcript.text.as_deref().filter(|_| is_completed),
         words: words.map(spoken),
         utterances: stored.as_deref().zip(words).map(|(stored, words)| utterances(stored, words)),
@@ -268,7 +269,7 @@ pub fn page(heads: &[TranscriptHead], has_older: bool, limit: i64, path: &str, a
             "status": head.status.name(),
             "created": time(head.created_at),
             "completed": head.completed_at.filter(|_| head.status == Status::Completed).map(time),
-            "audio_url": audio_url(public_url, &head.source),
+            "audio_url": audio_url(public_url, head.source.as_ref()),
             "error": head.error,
         })
     };

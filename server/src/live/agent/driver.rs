@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use auricle_engine::converse::{Action, Conversation, Event, Rules, TurnTimes};
 use auricle_engine::{Engine, LiveEvent, SpeakOptions};
+use data_encoding::BASE64;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedSender};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
 use super::audio_input::{AudioInput, CHUNK_MS, Cut, Part};
+use super::llm::{MAX_TOKENS, Prompt};
 use super::report::Report;
 use super::settings::Settings;
 use super::voice::{Speaker, Words};
 use super::{llm, voice};
 use crate::auth::session_token::AgentClaims;
-use crate::language::{ChatRequest, LanguageModel};
+use crate::language::{ChatRequest, LanguageModel, ToolChoice};
 use crate::live::AgentState;
 use crate::live::codec::Encoder;
 use crate::live::socket::CloseFrame;
@@ -306,6 +308,21 @@ impl Driver {
         self.thoughts.insert(thought, task.into());
     }
 
+    /// Asks for the next part of the conversation, as the settings have it.
+    pub fn reply(&mut self, thought: u64, may_call: bool) {
+        let settings = &self.settings;
+        let prompt = Prompt {
+            system: llm::spoken(&settings.system_prompt),
+            tools: settings.tools.clone(),
+            tool_choice: if may_call { ToolChoice::Auto } else { ToolChoice::None },
+            max_tokens: MAX_TOKENS,
+        };
+        let history = self.conversation.history().iter().map(llm::message).collect();
+        let account = self.opening.claims.payer.account.clone();
+        let longest_s = settings.max_reply_s;
+        self.think(thought, longest_s, |model| llm::request(model, prompt, history, account));
+    }
+
     /// Cancels a thought, or forgets one that has ended.
     pub fn stop_thinking(&mut self, thought: u64) {
         self.thoughts.remove(&thought);
@@ -334,6 +351,11 @@ impl Driver {
 
     /// Audio of the reply for the client, in base64; empty if there is none now.
     pub fn encode(&mut self, samples: &[f32]) -> String {
+        BASE64.encode(&self.encode_bytes(samples))
+    }
+
+    /// The same as bytes.
+    pub fn encode_bytes(&mut self, samples: &[f32]) -> Vec<u8> {
         let encoder = match &mut self.encoder {
             Some(encoder) => Ok(encoder),
             none => Encoder::new(self.settings.output).map(|encoder| none.insert(encoder)),
@@ -343,14 +365,19 @@ impl Driver {
 
     /// The rest of the reply's audio, unless it was interrupted.
     pub fn finish_audio(&mut self) -> String {
+        BASE64.encode(&self.finish_audio_bytes())
+    }
+
+    /// The same as bytes.
+    pub fn finish_audio_bytes(&mut self) -> Vec<u8> {
         self.encoder.take().map(|encoder| coded(encoder.finish())).unwrap_or_default()
     }
 }
 
-fn coded(audio: auricle_engine::Result<String>) -> String {
+fn coded(audio: auricle_engine::Result<Vec<u8>>) -> Vec<u8> {
     audio.unwrap_or_else(|error| {
         tracing::error!(%error, "audio of a reply could not be coded");
-        String::new()
+        Vec::new()
     })
 }
 

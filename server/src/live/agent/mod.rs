@@ -22,10 +22,10 @@ use hyper::StatusCode;
 use serde_json::json;
 use tokio::runtime::Handle;
 
-use super::AgentState;
 use super::metered::{self, Refusal};
 use super::socket::{MessageLimits, ServerMessage, Socket};
 use super::upgrade::{Query, upgrade};
+use super::{AgentState, LiveState};
 use crate::auth::require_credit;
 use crate::auth::session_token::{AgentClaims, Claims as _, Payer};
 use crate::billing::{Price, ProductKind};
@@ -33,6 +33,7 @@ use crate::clock;
 use crate::context::RequestContext;
 use crate::http::body::{self, Fields, MAX_JSON_BYTES};
 use crate::http::response::{ApiError, Response, Result, json};
+use crate::store::Account;
 pub use audio_input::recognizer;
 use frames::ServerFrame;
 
@@ -51,31 +52,12 @@ pub async fn create_token(state: Arc<AgentState>, request: RequestContext) -> Re
     let body = body::read(request.into_request(), MAX_JSON_BYTES).await?;
     let mut fields = Fields::optional(&headers, &body)?;
     let model = fields.string("model")?;
-    let expires_in = fields.integer("expires_in", 60..=600)?.unwrap_or(300);
-    let duration = fields.integer("max_session_duration_sec", 60..=LONGEST_ASKED_S)?.unwrap_or(CEILING_S);
-    let estimated_duration_sec = fields.integer("estimated_duration_sec", 0..=i64::MAX)?;
-
     let model = model.unwrap_or_else(|| Price::default_of(ProductKind::Agent).model.into());
     let price = Price::of(&model, ProductKind::Agent).ok_or_else(|| {
         let message = format!("`model` must be svc-agent, not {model:?}.");
         ApiError::new(StatusCode::BAD_REQUEST, "unknown_model", message)
     })?;
-    let ceiling = CEILING_S.min(i64::try_from(live.settings.max_duration.as_secs()).unwrap_or(CEILING_S));
-    let duration = duration.min(ceiling);
-    let allowance = live.store.allowance(&account.id).await?;
-    let estimated_ms = estimated_duration_sec.unwrap_or_default().saturating_mul(1000);
-    require_credit(allowance, price.cents(estimated_ms), live.billing_provider)?;
-
-    let claims = AgentClaims {
-        payer: Payer {
-            account: account.id,
-            key: account.key.ok_or_else(|| ApiError::unauthorized("This needs an API key."))?,
-            estimated_cents: price.cents(estimated_ms.min(duration * 1000)),
-            model,
-        },
-        max_session_duration_sec: u32::try_from(duration).unwrap_or_default(),
-        expires_at: clock::now_ms() + expires_in * 1000,
-    };
+    let claims = mint(live, account, price, &mut fields).await?;
     Ok(json(&json!({
         "token": claims.sign(&live.signing_key),
         "websocket_url": live.websocket_url(PATH).as_str(),
@@ -83,6 +65,31 @@ pub async fn create_token(state: Arc<AgentState>, request: RequestContext) -> Re
         "model": claims.payer.model,
         "max_session_duration_sec": claims.max_session_duration_sec,
     })))
+}
+
+/// The claims of a session with a model of this price. The request has their lifetime, the longest duration and the estimated one.
+///
+/// # Errors
+/// 422 for a wrong duration, 402 if the credit does not cover the estimate.
+pub async fn mint(live: &LiveState, account: Account, price: &Price, fields: &mut Fields) -> Result<AgentClaims> {
+    let expires_in = fields.integer("expires_in", 60..=600)?.unwrap_or(300);
+    let duration = fields.integer("max_session_duration_sec", 60..=LONGEST_ASKED_S)?.unwrap_or(CEILING_S);
+    let estimated_duration_sec = fields.integer("estimated_duration_sec", 0..=i64::MAX)?;
+    let ceiling = CEILING_S.min(i64::try_from(live.settings.max_duration.as_secs()).unwrap_or(CEILING_S));
+    let duration = duration.min(ceiling);
+    let allowance = live.store.allowance(&account.id).await?;
+    let estimated_ms = estimated_duration_sec.unwrap_or_default().saturating_mul(1000);
+    require_credit(allowance, price.cents(estimated_ms), live.billing_provider)?;
+    Ok(AgentClaims {
+        payer: Payer {
+            account: account.id,
+            key: account.key.ok_or_else(|| ApiError::unauthorized("This needs an API key."))?,
+            estimated_cents: price.cents(estimated_ms.min(duration * 1000)),
+            model: price.model.into(),
+        },
+        max_session_duration_sec: u32::try_from(duration).unwrap_or_default(),
+        expires_at: clock::now_ms() + expires_in * 1000,
+    })
 }
 
 /// `GET /v2/voice-agent/ws`: upgrades the connection. Errors of the session are reported on the WebSocket.

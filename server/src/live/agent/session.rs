@@ -4,8 +4,8 @@
 use std::future::{Future, ready};
 use std::time::Duration;
 
-use auricle_engine::LiveOutput;
 use auricle_engine::converse::{Action, Event};
+use auricle_engine::{LiveEvent, LiveOutput};
 use tokio::time::{Instant, sleep_until};
 
 use super::audio_input::{AudioInput, CHUNK_MS, Cut};
@@ -66,6 +66,9 @@ pub trait Protocol: Send {
 
     /// Takes a binary message of the client.
     fn receive_binary(&mut self, socket: &Socket) -> impl Future<Output = Step> + Send;
+
+    /// Takes what recognition gives, before the conversation does.
+    fn recognised(&mut self, _: &LiveEvent) {}
 
     /// Takes a report of the language model or the voice; returns the conversation's event, if it is one.
     fn report(
@@ -216,7 +219,10 @@ async fn recognised<P: Protocol>(
     output: Option<auricle_engine::Result<LiveOutput>>,
 ) -> Step {
     let event = match output {
-        Some(Ok(LiveOutput::Event(event))) => driver.words(event),
+        Some(Ok(LiveOutput::Event(event))) => {
+            protocol.recognised(&event);
+            driver.words(event)
+        }
         Some(Ok(LiveOutput::Settled)) => {
             let Some(cut) = driver.audio.cuts.pop_front() else { return Ok(()) };
             return settled(driver, protocol, socket, cut).await;

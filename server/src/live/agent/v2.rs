@@ -5,11 +5,9 @@ use tokio::time::Instant;
 
 use super::driver::Driver;
 use super::frames::{ClientFrame, Fault, ReplyStatus, ServerFrame};
-use super::llm::{self, MAX_TOKENS, Prompt};
 use super::report::Report;
 use super::session::{self, End, Protocol, Reason, Step, end, happens, settled};
 use crate::clock;
-use crate::language::ToolChoice;
 use crate::live::socket::{ServerMessage, Socket};
 
 pub async fn send(socket: &Socket, frame: &ServerFrame<'_>) -> Step {
@@ -95,7 +93,7 @@ impl Protocol for V2 {
             }
             Action::UserFinal(text) => send(socket, &ServerFrame::User { text: &text }).await,
             Action::Think { thought, tools } => {
-                think(driver, thought, tools);
+                driver.reply(thought, tools);
                 Ok(())
             }
             Action::ReplyStarted { reply } => {
@@ -140,20 +138,6 @@ impl Protocol for V2 {
     async fn ended(&mut self, driver: &mut Driver, socket: &Socket) -> Step {
         send(socket, &ended(driver.began, driver.heard_s)).await
     }
-}
-
-fn think(driver: &mut Driver, thought: u64, may_call: bool) {
-    let settings = &driver.settings;
-    let prompt = Prompt {
-        system: llm::spoken(&settings.system_prompt),
-        tools: settings.tools.clone(),
-        tool_choice: if may_call { ToolChoice::Auto } else { ToolChoice::None },
-        max_tokens: MAX_TOKENS,
-    };
-    let history = driver.conversation.history().iter().map(llm::message).collect();
-    let account = driver.opening.claims.payer.account.clone();
-    let longest_s = settings.max_reply_s;
-    driver.think(thought, longest_s, |model| llm::request(model, prompt, history, account));
 }
 
 async fn send_audio(socket: &Socket, reply: u64, data: &str) -> Step {

@@ -162,9 +162,9 @@ fn coded(
     let parts = stream::unfold((sound, Some(encoder)), |(mut sound, encoder)| async move {
         let mut encoder = encoder?;
         Some(match sound.next().await {
-            Some(Ok(samples)) => (encoder.encode_bytes(&samples).map_err(|_| ResponseBroken), (sound, Some(encoder))),
+            Some(Ok(samples)) => (encoder.encode(&samples).map_err(|_| ResponseBroken), (sound, Some(encoder))),
             Some(Err(error)) => (Err(error), (sound, None)),
-            None => (encoder.finish_bytes().map_err(|_| ResponseBroken), (sound, None)),
+            None => (encoder.finish().map_err(|_| ResponseBroken), (sound, None)),
         })
     });
     parts.map(|part| part.map(Bytes::from))

@@ -265,9 +265,9 @@ impl Session {
     async fn take_frame(&mut self, socket: &Socket, frame: Option<auricle_engine::Result<SpeechFrame>>) -> Step {
         let Some(speech) = &mut self.speech else { return Ok(()) };
         let (coded, is_last) = match frame {
-            Some(Ok(frame)) => (speech.encoder.encode_bytes(&frame.samples), false),
+            Some(Ok(frame)) => (speech.encoder.encode(&frame.samples), false),
             Some(Err(error)) => (Err(error), false),
-            None => (self.speech.take().map_or(Ok(Vec::new()), |speech| speech.encoder.finish_bytes()), true),
+            None => (self.speech.take().map_or(Ok(Vec::new()), |speech| speech.encoder.finish()), true),
         };
         match coded {
             Ok(bytes) if bytes.is_empty() => {}
