@@ -48,7 +48,7 @@ pub use optional::{devices, fixtures, repository, skip};
 pub use oracle::{Oracle, relative_error, with_config, with_json, without_tensors};
 pub use postgres::Postgres;
 pub use program::{
-    Run, arpa, auricle, binary, command, command_of, ended, example, models, models_with, models_with_detector,
+    Run, arpa, auricle, binary, command, command_of, ended, models, models_with, models_with_detector,
     models_with_diarizer, speech, tiny_models,
 };
 pub use published::{write_published_size, write_streaming_size};

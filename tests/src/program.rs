@@ -61,17 +61,12 @@ pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| match std::env::var_os("AURICLE_BIN") {
         Some(named) => named.into(),
-        None => built("--bin", "auricle"),
+        None => built("auricle"),
     })
 }
 
-/// An example of the server, built like [`binary`].
-pub fn example(name: &str) -> PathBuf {
-    built("--example", name)
-}
-
-/// Builds a target of the workspace. Always asked for: cargo knows whether the one that is there is of these sources.
-fn built(kind: &str, name: &str) -> PathBuf {
+/// Builds a program of the workspace. Always asked for: cargo knows whether the one that is there is of these sources.
+fn built(name: &str) -> PathBuf {
     // A test is target/release/deps/cli-0123456789abcdef, a load tool target/release/live_load.
     let this = std::env::current_exe().expect("a program knows its path");
     let folder = this.parent().expect("a program is in a folder");
@@ -91,13 +86,12 @@ fn built(kind: &str, name: &str) -> PathBuf {
         cargo.env_remove(name);
     }
     let built = cargo
-        .args(["build", "--quiet", "--workspace", kind, name, "--profile", profile])
+        .args(["build", "--quiet", "--workspace", "--bin", name, "--profile", profile])
         .current_dir(crate::repository())
         .env("CARGO_TARGET_DIR", folder.parent().expect("target/PROFILE"))
         .status()
         .expect("cargo starts");
     assert!(built.success(), "{name} does not build");
-    let folder = if kind == "--example" { folder.join("examples") } else { folder.to_owned() };
     folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }
 

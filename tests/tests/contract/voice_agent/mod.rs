@@ -3,7 +3,6 @@
 mod billing;
 mod conversations;
 mod frames;
-mod telephone;
 mod tokens;
 
 pub use conversations::{mulaw, sentence, upstream, weather};
