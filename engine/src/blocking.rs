@@ -334,6 +334,7 @@ impl Engine {
         check_search(&options.fusion, options.beam)?;
         let language_model = self.language_model(&choice, &options.language_model)?;
         let (checkpoint, worker) = (on.checkpoint(choice.path())?, on.worker()?);
+        let start_ms = audio.excerpt().start_ms;
         let audio = audio.with_leveling();
         let detector = detector.map(SharedVad::new);
         let naming = self.naming(on, options)?;
@@ -374,6 +375,7 @@ impl Engine {
         if options.format_numbers {
             transcript.format_numbers();
         }
+        transcript.begin_at(start_ms);
         Ok(transcript)
     }
 

@@ -117,7 +117,7 @@ pub use pipeline::speech::session::{SpeechFrames, SpeechInput};
 pub use pipeline::stage_times::StageTimes;
 pub use speech::{ClonedVoice, SPEECH_FRAME, SPEECH_RATE, SPEEDS, SpeakOptions, SpeechFrame, SpokenWord, VoiceInfo};
 pub use text::itn::numbers_in_text;
-pub use text::{Word, analysis, extractive, search, search_tokens, segments, subtitles};
+pub use text::{Word, analysis, documents, extractive, search, search_tokens, segments, subtitles};
 pub use transcript::{KnownSpeaker, ModelReport, Progress, Transcript, Utterance, VoiceProfile};
 pub use vad::endpointer::EndpointingRules;
 

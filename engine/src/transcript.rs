@@ -100,6 +100,18 @@ impl Transcript {
         self.cut_utterances_again();
     }
 
+    /// Moves the times of an excerpt to those of its recording.
+    pub(crate) fn begin_at(&mut self, start_ms: u64) {
+        for word in &mut self.words {
+            word.start += start_ms;
+            word.end += start_ms;
+        }
+        for utterance in self.utterances.iter_mut().flatten() {
+            utterance.start += start_ms;
+            utterance.end += start_ms;
+        }
+    }
+
     /// Cuts words that have changed into utterances, if there are any, by their labels.
     fn cut_utterances_again(&mut self) {
         if self.utterances.is_some() {

@@ -11,6 +11,7 @@ mod biquad;
 mod container;
 mod conversion;
 mod echo;
+mod excerpt;
 mod ffmpeg;
 mod frames;
 mod input;
@@ -40,6 +41,8 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 pub use conversion::RateConversion;
 pub use echo::{Cleaned, EchoCanceller, FRAME as ECHO_FRAME};
+use excerpt::Cutter;
+pub use excerpt::Excerpt;
 use input::Input;
 pub(crate) use level::Leveler;
 use mono::Mixer;
@@ -91,6 +94,8 @@ pub struct OpenOptions {
     pub channel: Option<usize>,
     /// The audio track to take, counted from 0, instead of the default one.
     pub track: Option<usize>,
+    /// The part of the recording to take.
+    pub excerpt: Excerpt,
 }
 
 impl OpenOptions {
@@ -121,6 +126,13 @@ impl OpenOptions {
         self.track = Some(track);
         self
     }
+
+    /// Takes a part of the recording alone. A recording that ends before it is an error at its end.
+    #[must_use]
+    pub fn excerpt(mut self, excerpt: Excerpt) -> Self {
+        self.excerpt = excerpt;
+        self
+    }
 }
 
 /// A stream of 16 kHz mono samples decoded from a file, buffer or pipe.
@@ -145,6 +157,8 @@ pub struct AudioStream {
     resampler: Option<Resampler>,
     /// Mono samples at `rate` that `open` decoded to check the file.
     primed: Option<Vec<f32>>,
+    excerpt: Excerpt,
+    cutter: Cutter,
     /// Raises quiet speech.
     leveler: Option<Leveler>,
     /// 16 kHz samples not yet returned.
@@ -210,9 +224,9 @@ impl AudioStream {
             // It cannot be read again from its start after probing.
             let copied = tempfile::tempfile().and_then(|mut copy| io::copy(&mut file, &mut copy).map(|_| copy));
             let copy = copied.map_err(|error| cannot(format!("it could not be copied: {}", plain_reason(&error))))?;
-            return Self::decode(Input::from_source(Box::new(copy), &name)?, &name, options);
+            return Self::take(Input::from_source(Box::new(copy), &name)?, &name, options);
         }
-        Self::decode(Input::from_file(file, path.to_path_buf(), &name)?, &name, options)
+        Self::take(Input::from_file(file, path.to_path_buf(), &name)?, &name, options)
     }
 
     /// Decodes from memory or any other source that can be read and sought, from its start.
@@ -226,7 +240,7 @@ impl AudioStream {
         S: Read + Seek + Send + 'static,
     {
         let name = options.name.as_deref().unwrap_or("the audio");
-        Self::decode(Input::from_source(Box::new(source), name)?, name, options)
+        Self::take(Input::from_source(Box::new(source), name)?, name, options)
     }
 
     /// Reads raw PCM, signed 16-bit little-endian, interleaved, such as from standard input.
@@ -279,16 +293,26 @@ impl AudioStream {
     /// damage.
     ///
     /// # Errors
-    /// [`Error::Ffmpeg`] if the process fails or stalls, [`Error::Read`] if raw PCM cannot be read.
+    /// [`Error::Ffmpeg`] if the process fails or stalls, [`Error::Read`] if raw PCM cannot be read, [`Error::UnsupportedMedia`] if the
+    /// recording ends before the excerpt that is to be taken.
     pub fn next_block(&mut self) -> Result<Option<Vec<f32>>> {
         while self.ready.len() < self.block && !self.ended {
             let mut chunk = self.primed.take().unwrap_or_default();
-            let rate = if chunk.is_empty() { self.source.next_chunk(&mut chunk)? } else { Some(self.rate) };
+            let rate = match chunk.is_empty() {
+                true if self.cutter.is_over() => None,
+                true => self.source.next_chunk(&mut chunk)?,
+                false => Some(self.rate),
+            };
             match rate {
                 Some(rate) => self.take_in(rate, &chunk)?,
                 None => {
                     self.ended = true;
                     self.end_resampler()?;
+                    if self.cutter.is_before() {
+                        let start_s = self.excerpt.start_ms as f64 / 1e3;
+                        let reason = format!("the recording ends before the start that is asked for, {start_s} s");
+                        return Err(Error::UnsupportedMedia(reason));
+                    }
                     if let Some(leveler) = &mut self.leveler {
                         leveler.finish(&mut self.ready);
                     }
@@ -348,11 +372,18 @@ impl AudioStream {
     /// The total length in seconds as the container states it: a hint for progress bars, absent for many files.
     #[must_use]
     pub fn duration_s(&self) -> Option<f64> {
-        match &self.source {
+        let recording_s = match &self.source {
             Source::Native(source) => source.duration_s(),
             Source::Ffmpeg(source) => source.duration_s(),
             Source::Pcm(_) => None,
-        }
+        };
+        recording_s.map(|seconds| self.excerpt.length_s(seconds))
+    }
+
+    /// The part of the recording that is taken.
+    #[must_use]
+    pub(crate) fn excerpt(&self) -> Excerpt {
+        self.excerpt
     }
 
     /// Seconds of audio returned so far; after the end, the exact length of the audio.
@@ -399,6 +430,8 @@ impl AudioStream {
             rate,
             resampler: None,
             primed,
+            excerpt: Excerpt::default(),
+            cutter: Cutter::default(),
             leveler: None,
             ready: Vec::new(),
             block: BLOCK,
@@ -433,10 +466,17 @@ impl AudioStream {
     }
 
     fn make_ready(&mut self, mut samples: Vec<f32>) {
+        self.cutter.cut(&mut samples);
         match &mut self.leveler {
             Some(leveler) => leveler.push(&samples, &mut self.ready),
             None => self.ready.append(&mut samples),
         }
+    }
+
+    /// The excerpt of what is decoded.
+    fn take(input: Input, name: &str, options: &OpenOptions) -> Result<Self> {
+        let excerpt = options.excerpt;
+        Ok(Self { excerpt, cutter: Cutter::new(excerpt), ..Self::decode(input, name, options)? })
     }
 
     fn decode(mut input: Input, name: &str, options: &OpenOptions) -> Result<Self> {

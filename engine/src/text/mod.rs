@@ -2,6 +2,7 @@
 
 pub mod analysis;
 pub mod byte_level;
+pub mod documents;
 pub mod extractive;
 pub mod itn;
 pub mod lm;

@@ -1,4 +1,4 @@
-//! SRT and WebVTT from words: readable captions, cut at pauses of the speech.
+//! SRT, WebVTT and LRC from words: readable captions, cut at pauses of the speech.
 //!
 //! - `caption_words`: words, measured.
 //! - `line_breaks`: the places where a line may end.
@@ -98,6 +98,29 @@ pub fn vtt(words: &[Word], options: &SubtitleOptions) -> String {
     out
 }
 
+/// LRC, the lyrics of a music player: a cue is a line after its time, in hundredths of a second, and an empty line ends it where a
+/// silence follows. With [`SubtitleOptions::highlight_words`] each word has its time before it, too. The brackets of times are
+/// parentheses in the text. Empty without words.
+#[must_use]
+pub fn lrc(words: &[Word], options: &SubtitleOptions) -> String {
+    let captions = Captions::new(words, options, SpeakerNames::InText);
+    let time = |ms: u64| format!("{:02}:{:02}.{:02}", ms / 60_000, ms / 1_000 % 60, ms / 10 % 100);
+    let mut out = String::new();
+    for (index, cue) in captions.cues.iter().enumerate() {
+        let line = captions.line(cue, |word| match options.highlight_words && !is_mark(&word.text) {
+            true => format!("<{}>", time(word.start_ms)),
+            false => String::new(),
+        });
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "[{}]{line}", time(cue.start_ms));
+        let next = captions.cues.get(index + 1).map_or(u64::MAX, |next| next.start_ms);
+        if next.saturating_sub(cue.end_ms) > options.pause_ms {
+            let _ = writeln!(out, "[{}]", time(cue.end_ms));
+        }
+    }
+    out
+}
+
 /// Writes text that WebVTT reads neither as markup nor as the end of a line.
 fn escape(text: &str, out: &mut String) {
     for character in text.chars() {
@@ -128,7 +151,7 @@ struct Frame {
     word: Option<usize>,
 }
 
-/// A time in the notation of both formats, which differ in the mark before the milliseconds.
+/// A time in the notation of SRT and WebVTT, which differ in the mark before the milliseconds.
 struct Clock(u64, char);
 
 impl std::fmt::Display for Clock {
@@ -200,6 +223,25 @@ impl<'a> Captions<'a> {
             }
         }
         frames
+    }
+
+    /// The words of a cue on one line of LRC, each after what `before` gives.
+    fn line(&self, cue: &Cue, before: impl Fn(&CaptionWord) -> String) -> String {
+        let mut line = String::new();
+        let mut end = None;
+        for word in self.words.get(cue.words.clone()).unwrap_or_default() {
+            if end.is_some_and(|end| word.column > end) {
+                line.push(' ');
+            }
+            end = Some(word.column + word.columns);
+            line.push_str(&before(word));
+            line.extend(word.text.chars().map(|letter| match letter {
+                '[' | '<' => '(',
+                ']' | '>' => ')',
+                other => other,
+            }));
+        }
+        line
     }
 
     /// Writes the lines of a cue, `marked` underlined.

@@ -53,6 +53,20 @@ fn vtt_has_its_header_its_blank_line_and_escapes() {
 }
 
 #[test]
+fn lrc_has_a_line_for_each_cue_and_ends_it_before_a_silence() {
+    let mut words =
+        vec![word("Hello", 0, 400), word("[00:01.00]there.", 450, 1_200), word("Bye.", 6_000_019, 6_000_500)];
+    let options = SubtitleOptions::default();
+    let plain = "[00:00.00]Hello (00:01.00)there.\n[00:01.20]\n[100:00.01]Bye.\n[100:00.51]\n";
+    assert_eq!(lrc(&words, &options), plain);
+    words.pop();
+    words.iter_mut().for_each(|word| word.speaker = Some("A".into()));
+    let timed = SubtitleOptions { highlight_words: true, ..options };
+    assert_eq!(lrc(&words, &timed), "[00:00.00]<00:00.00>A: Hello <00:00.45>(00:01.00)there.\n[00:01.20]\n");
+    assert_eq!(lrc(&[], &timed), "");
+}
+
+#[test]
 fn no_words_give_an_empty_srt_and_a_bare_vtt_header() {
     let options = SubtitleOptions::default();
     assert_eq!(srt(&[], &options), "");

@@ -4,9 +4,9 @@ use auricle_engine::analysis::Analysis;
 use auricle_engine::analysis::chapters::Chapter;
 use auricle_engine::analysis::moderation::SafetyReport;
 use auricle_engine::analysis::sentiment::SentenceSentiment;
+use auricle_engine::documents::{clock, escaped};
 
 use super::output::{one_line, table};
-use super::progress::clock;
 
 /// The shown parts of an analysis.
 #[derive(Default)]
@@ -37,9 +37,27 @@ impl<'a> Findings<'a> {
 
     /// The sections, each after an empty line; empty without findings.
     pub fn sections(&self) -> String {
+        self.written(&PLAIN)
+    }
+
+    /// The sections in Markdown.
+    pub fn markdown_sections(&self) -> String {
+        self.written(&MARKDOWN)
+    }
+
+    fn written(&self, style: &Style) -> String {
         let time = |ms: u64| if self.has_times { format!("{}  ", clock(ms)) } else { String::new() };
-        let chapter = |chapter: &Chapter| format!("{}{}\n{}\n", time(chapter.start), chapter.headline, chapter.summary);
+        let prose = style.prose;
+        let chapter = |chapter: &Chapter| {
+            let headline = format!("{}{}", time(chapter.start), prose(&chapter.headline));
+            (style.chapter)(&headline, &prose(&chapter.summary))
+        };
         let chapters: Vec<String> = self.chapters.iter().copied().flatten().map(chapter).collect();
+        let point = |line: &str| match line.strip_prefix("- ") {
+            Some(point) => format!("- {}\n", prose(point)),
+            None => format!("{}\n", prose(line)),
+        };
+        let summary = self.summary.map(|summary| summary.lines().map(point).collect());
         let row = |start: u64, label: String, text: &str| {
             let time = self.has_times.then(|| clock(start));
             time.into_iter().chain([label, one_line(text)]).collect::<Vec<String>>()
@@ -53,13 +71,34 @@ impl<'a> Findings<'a> {
             row(sentence.timestamp.start, labels.join(","), &sentence.text)
         });
         let sections = [
-            ("Summary", self.summary.map(|summary| format!("{summary}\n")).unwrap_or_default()),
+            ("Summary", summary.unwrap_or_default()),
             ("Chapters", chapters.join("\n")),
-            ("Entities", table(&entities.collect::<Vec<_>>())),
-            ("Sentiment", table(&sentiments.collect::<Vec<_>>())),
-            ("Sensitive sentences", table(&flagged.collect::<Vec<_>>())),
+            ("Entities", (style.list)(&entities.collect::<Vec<_>>())),
+            ("Sentiment", (style.list)(&sentiments.collect::<Vec<_>>())),
+            ("Sensitive sentences", (style.list)(&flagged.collect::<Vec<_>>())),
         ];
         let shown = sections.iter().filter(|(_, text)| !text.is_empty());
         shown.map(|(heading, text)| format!("\n## {heading}\n\n{text}")).collect()
     }
 }
+
+/// How the sections are written.
+struct Style {
+    prose: fn(&str) -> String,
+    /// A chapter, of its headline and its summary.
+    chapter: fn(&str, &str) -> String,
+    /// Rows of cells.
+    list: fn(&[Vec<String>]) -> String,
+}
+
+const PLAIN: Style =
+    Style { prose: str::to_owned, chapter: |headline, summary| format!("{headline}\n{summary}\n"), list: table };
+
+const MARKDOWN: Style = Style {
+    prose: escaped,
+    chapter: |headline, summary| format!("### {headline}\n\n{summary}\n"),
+    list: |rows| {
+        let cells = |row: &Vec<String>| row.iter().map(|cell| escaped(cell)).collect::<Vec<_>>().join(" · ");
+        rows.iter().map(|row| format!("- {}\n", cells(row))).collect()
+    },
+};

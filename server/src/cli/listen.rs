@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use auricle_engine::audio::{AudioStream, SAMPLE_RATE};
-use auricle_engine::blocking::{Engine, Events};
+use auricle_engine::audio::{AudioStream, OpenOptions, SAMPLE_RATE};
+use auricle_engine::blocking::{Engine, Events, MAX_SEPARATE_CHANNELS};
 use auricle_engine::{EndpointingRules, Error, ListenOptions, LiveEvent, LiveInput, SecondPass};
 use clap::{ArgAction, Args, ValueEnum};
 use console::{Style, Term, measure_text_width, truncate_str};
+use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -23,12 +24,16 @@ use crate::live::frames::TranscriptFrame;
 const BLOCK_MS: u64 = 100;
 /// Audio that may wait for the engine, in ms.
 const MAX_AHEAD_MS: u64 = 10_000;
+/// The same where several channels are fed.
+const MAX_APART_MS: u64 = 500;
+/// Events that may wait to be shown.
+const EVENTS_AHEAD: usize = 16;
 
 #[derive(Args)]
 #[command(after_help = "\
 A terminal shows the current turn in grey, finished turns in the terminal's own colour, and in the corner the time and the delay of the text.
 Otherwise each finished turn is a line of text, or with --format json every event is a line: text, end_of_turn, formatted,
-words (text, start and end in ms, confidence). Ctrl-C ends the session after the remaining text; a second Ctrl-C ends it
+words (text, start and end in ms, confidence), with --channels channel. Ctrl-C ends the session after the remaining text; a second Ctrl-C ends it
 at once.
 
 Examples:
@@ -36,7 +41,8 @@ Examples:
   auricle listen talk.mp3                                           as if it were spoken now
   arecord -q -f S16_LE -r 16000 -c 1 -t raw | auricle listen -      a microphone by ALSA
   ffmpeg -v error -i rtsp://camera/1 -f s16le -ar 16000 -ac 1 - | auricle listen - --format json
-  auricle listen talk.mp3 --fast > talk.txt                         as fast as possible")]
+  auricle listen talk.mp3 --fast > talk.txt                         as fast as possible
+  auricle listen call.wav --channels                                a call with one speaker a channel, as it would be live")]
 pub struct ListenArgs {
     /// An audio or video file; `-` reads raw PCM from standard input: 16 bits, little-endian, one channel [default: the default
     /// microphone if standard input is a terminal, else -]
@@ -81,6 +87,9 @@ pub struct ListenArgs {
     /// Process a file as fast as possible, not in real time
     #[arg(long)]
     fast: bool,
+    /// Transcribe each channel of a file by itself: a turn begins with the channel's number
+    #[arg(long)]
+    channels: bool,
     #[command(flatten)]
     search: SearchArgs,
     #[command(flatten)]
@@ -103,10 +112,8 @@ enum Lines {
 pub fn run(args: &ListenArgs) -> Result<()> {
     let is_terminal = io::stdin().is_terminal();
     let source = match &args.file {
-        Some(path) if path != Path::new("-") => {
-            let audio = AudioStream::open(path)?.with_block(samples(BLOCK_MS));
-            Source::File { audio: Box::new(audio), paced: !args.fast }
-        }
+        Some(path) if path != Path::new("-") => Source::File { audio: open(path, args.channels)?, paced: !args.fast },
+        _ if args.channels => return Err(Failure::Usage("--channels is for files: name one".into())),
         _ if args.fast => {
             return Err(Failure::Usage("--fast is for files; live sound is taken as fast as it comes".into()));
         }
@@ -147,7 +154,9 @@ pub fn run(args: &ListenArgs) -> Result<()> {
         // The text is not read as it is spoken, so that each turn has the time that it takes.
         options = options.formatted_within_ms(FAST_FORMATTED_WITHIN_MS);
     }
-    let (input, events) = engine.listen(&options)?;
+    let count = if let Source::File { audio, .. } = &source { audio.len() } else { 1 };
+    let sessions: Vec<_> = (0..count).map(|_| engine.listen(&options)).collect::<Result<_, Error>>()?;
+    let (inputs, events): (Vec<_>, Vec<_>) = sessions.into_iter().unzip();
     // After the first Ctrl-C, the remaining text is still shown.
     let stop = CancellationToken::new();
     let term = Term::stdout();
@@ -165,9 +174,9 @@ pub fn run(args: &ListenArgs) -> Result<()> {
         Lines::Json => View::Json,
     };
     thread::scope(|scope| {
-        let fed = scope.spawn(|| feed(input, source, &stop));
-        let shown = show(events, view);
-        // If the output failed, the input ends as well.
+        let fed = scope.spawn(|| feed(inputs, source, &stop));
+        let shown = show(events, view, args.channels, &stop);
+        // If a session failed, the input ends as well.
         stop.cancel();
         shutdown.exit_if_signaled();
         fed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(shown)
@@ -177,7 +186,8 @@ pub fn run(args: &ListenArgs) -> Result<()> {
 /// The sound that is transcribed.
 enum Source {
     File {
-        audio: Box<AudioStream>,
+        /// One, or one for each channel.
+        audio: Vec<AudioStream>,
         /// True if it is taken as if it were spoken now.
         paced: bool,
     },
@@ -186,43 +196,69 @@ enum Source {
     Microphone(Recorder),
 }
 
+/// The sound of a file, mixed or with its channels apart.
+fn open(path: &Path, is_apart: bool) -> Result<Vec<AudioStream>> {
+    let mixed = AudioStream::open(path)?;
+    let count = if is_apart { mixed.channels() } else { 1 };
+    if count > MAX_SEPARATE_CHANNELS {
+        let reason = format!("the file has {count} channels; at most {MAX_SEPARATE_CHANNELS} can be transcribed apart");
+        return Err(Error::UnsupportedMedia(reason).into());
+    }
+    let mut audio = vec![mixed];
+    if is_apart {
+        let of_channel = |channel| AudioStream::open_with(path, &OpenOptions::default().channel(channel));
+        audio = (0..count).map(of_channel).collect::<Result<_, Error>>()?;
+    }
+    Ok(audio.into_iter().map(|audio| audio.with_block(samples(BLOCK_MS))).collect())
+}
+
 fn samples(ms: u64) -> usize {
     (ms * u64::from(SAMPLE_RATE) / 1000) as usize
 }
 
-/// Feeds a session until its audio ends or `stop` is canceled, then ends its input.
-fn feed(mut input: LiveInput, source: Source, stop: &CancellationToken) -> Result<()> {
+/// Feeds sessions until their audio ends or `stop` is canceled, then ends their input. All sources but files have one session.
+fn feed(mut inputs: Vec<LiveInput>, source: Source, stop: &CancellationToken) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     runtime.map_err(|error| Failure::Service(format!("no timer: {error}")))?.block_on(async {
         let feeding = async {
-            match source {
-                Source::File { audio, paced } => feed_file(&mut input, *audio, paced).await,
-                Source::Pcm => feed_pcm(&mut input).await,
-                Source::Microphone(recorder) => feed_microphone(&mut input, recorder).await,
+            match (source, &mut inputs[..]) {
+                (Source::File { audio, paced }, inputs) => feed_file(inputs, audio, paced).await,
+                (Source::Pcm, [input, ..]) => feed_pcm(input).await,
+                (Source::Microphone(recorder), [input, ..]) => feed_microphone(input, recorder).await,
+                (_, []) => Ok(()),
             }
         };
         let fed = tokio::select! {
             fed = feeding => fed,
             () = stop.cancelled() => Ok(()),
         };
-        let finished = input.finish();
-        fed.and(finished.map_err(Failure::from))
+        // All end, also where one cannot.
+        let finished: Vec<_> = inputs.iter_mut().map(LiveInput::finish).collect();
+        fed.and(finished.into_iter().collect::<Result<(), Error>>().map_err(Failure::from))
     })
 }
 
-async fn feed_file(input: &mut LiveInput, mut audio: AudioStream, paced: bool) -> Result<()> {
+async fn feed_file(inputs: &mut [LiveInput], mut audio: Vec<AudioStream>, paced: bool) -> Result<()> {
     let began = tokio::time::Instant::now();
     let mut sent = 0;
-    while let Some(block) = audio.next_block()? {
-        sent += block.len() as u64;
+    // Channels that are far apart would give their turns out of order.
+    let ahead_ms = if inputs.len() > 1 { MAX_APART_MS } else { MAX_AHEAD_MS };
+    loop {
+        let blocks = audio.iter_mut().map(AudioStream::next_block).collect::<Result<Vec<_>, Error>>()?;
+        let Some(longest) = blocks.iter().flatten().map(Vec::len).max() else { break };
+        sent += longest as u64;
         if paced {
             // A block is available when its last sample has been spoken.
             tokio::time::sleep_until(began + Duration::from_micros(sent * 1_000_000 / u64::from(SAMPLE_RATE))).await;
         }
-        input.push(&block)?;
-        input.caught_up(MAX_AHEAD_MS).await;
+        for (block, input) in blocks.iter().zip(inputs.iter_mut()) {
+            if let Some(block) = block {
+                input.push(block)?;
+            }
+            input.caught_up(ahead_ms).await;
+        }
     }
-    for warning in audio.warnings() {
+    for warning in audio.iter().flat_map(AudioStream::warnings) {
         output::say(&format_args!("warning: {warning}"));
     }
     Ok(())
@@ -270,25 +306,58 @@ enum View {
     Json,
 }
 
-fn show(mut events: Events, mut view: View) -> Result<()> {
-    while let Some(event) = events.next() {
-        let event = event?;
-        match &mut view {
-            View::Terminal(screen) => screen.show(&event, &events)?,
-            View::Text => {
-                if let LiveEvent::Formatted(caption) = &event {
-                    output::print(&format!("{}\n", caption.text))?;
+/// An event of the session of a channel.
+#[derive(Serialize)]
+struct ChannelFrame<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: Option<usize>,
+    #[serde(flatten)]
+    frame: TranscriptFrame<'a>,
+}
+
+/// Shows the events of sessions, with the number of each if they are `numbered`.
+/// Cancels `stop` when an output fails.
+fn show(sessions: Vec<Events>, mut view: View, numbered: bool, stop: &CancellationToken) -> Result<()> {
+    let shown: Result<()> = thread::scope(|scope| {
+        let (give, take) = std::sync::mpsc::sync_channel(EVENTS_AHEAD);
+        for (index, mut events) in sessions.into_iter().enumerate() {
+            let give = give.clone();
+            scope.spawn(move || {
+                while let Some(event) = events.next() {
+                    if give.send((index + 1, event, events.waiting_ms())).is_err() {
+                        return;
+                    }
                 }
-            }
-            View::Json => {
-                output::print(&format!("{}\n", TranscriptFrame::from(&event).to_json()))?;
-            }
+            });
         }
-    }
+        drop(give);
+        let mut events = take.into_iter();
+        let shown = events
+            .try_for_each(|(channel, event, waiting_ms)| view.show(&event?, numbered.then_some(channel), waiting_ms));
+        if shown.is_err() {
+            stop.cancel();
+        }
+        shown
+    });
+    shown?;
     if let View::Terminal(screen) = &view {
         screen.clear().map_err(unwritten)?;
     }
     Ok(())
+}
+
+impl View {
+    fn show(&mut self, event: &LiveEvent, channel: Option<usize>, waiting_ms: u64) -> Result<()> {
+        let label = channel.map(|channel| format!("{channel}: ")).unwrap_or_default();
+        match self {
+            Self::Terminal(screen) => screen.show(event, &label, waiting_ms),
+            Self::Text => match event {
+                LiveEvent::Formatted(caption) => output::print(&format!("{label}{}\n", caption.text)),
+                _ => Ok(()),
+            },
+            Self::Json => output::print(&output::json(&ChannelFrame { channel, frame: TranscriptFrame::from(event) })?),
+        }
+    }
 }
 
 /// Shows finished turns above, and the current turn in the last line.
@@ -303,14 +372,15 @@ impl Screen {
         Self { term, began: Instant::now() }
     }
 
-    fn show(&self, event: &LiveEvent, events: &Events) -> Result<()> {
-        let corner = format!("{}  {} ms behind", clock(self.began.elapsed().as_millis() as u64), events.waiting_ms());
+    fn show(&self, event: &LiveEvent, label: &str, waiting_ms: u64) -> Result<()> {
+        let corner = format!("{}  {waiting_ms} ms behind", clock(self.began.elapsed().as_millis() as u64));
         let drawn = match event {
-            LiveEvent::Partial(caption) => self.draw(&caption.text, &corner),
+            LiveEvent::Partial(caption) => self.draw(&format!("{label}{}", caption.text), &corner),
             // The formatted turn follows at once.
             LiveEvent::Final(_) => Ok(()),
             LiveEvent::Formatted(caption) => {
-                self.clear().and_then(|()| self.term.write_line(&caption.text)).and_then(|()| self.draw("", &corner))
+                let line = format!("{label}{}", caption.text);
+                self.clear().and_then(|()| self.term.write_line(&line)).and_then(|()| self.draw("", &corner))
             }
         };
         drawn.map_err(unwritten)

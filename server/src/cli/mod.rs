@@ -22,6 +22,7 @@ mod named_model;
 mod out_file;
 mod output;
 mod progress;
+mod progress_lines;
 mod pull;
 mod say;
 mod serve;
@@ -245,7 +246,8 @@ pub fn main() -> ExitCode {
 fn run(command: &Command) -> u8 {
     // The service, `keys` and `accounts` configure their logs themselves.
     if !matches!(command, Command::Serve(_) | Command::Keys(_) | Command::Accounts(_)) {
-        log_to_stderr(Log::Text);
+        let is_json = matches!(command, Command::Transcribe(args) if args.progress == transcribe::ProgressForm::Json);
+        log_to_stderr(if is_json { Log::Json } else { Log::Text });
     }
     let done = match command {
         Command::Serve(args) => serve::run(args),

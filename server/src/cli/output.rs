@@ -1,91 +1,13 @@
-//! Output: transcripts in their formats, and messages on standard error.
+//! Output: text, JSON and tables on standard output, and messages on standard error.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use auricle_engine::analysis::Analysis;
-use auricle_engine::subtitles::{self, SubtitleOptions};
-use auricle_engine::{Transcript, Utterance};
-use clap::ValueEnum;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{Failure, Result};
-
-/// The output format of transcripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// The text alone
-    Text,
-    /// One JSON object a file, on one line
-    Json,
-    /// SubRip subtitles
-    Srt,
-    /// WebVTT subtitles
-    Vtt,
-}
-
-/// The JSON object of a file.
-#[derive(Serialize)]
-struct Document<'a> {
-    file: &'a str,
-    #[serde(flatten)]
-    transcript: &'a Transcript,
-    #[serde(flatten)]
-    analysis: Option<&'a Analysis>,
-}
-
-impl Format {
-    pub fn is_subtitles(self) -> bool {
-        matches!(self, Self::Srt | Self::Vtt)
-    }
-
-    pub fn extension(self) -> &'static str {
-        match self {
-            Self::Text => "txt",
-            Self::Json => "json",
-            Self::Srt => "srt",
-            Self::Vtt => "vtt",
-        }
-    }
-
-    /// The whole document, line feed at the end included; text and subtitles without the analysis. `coloured` names of speakers are for a terminal.
-    pub fn render(
-        self,
-        file: &str,
-        transcript: &Transcript,
-        analysis: Option<&Analysis>,
-        subtitles: &SubtitleOptions,
-        coloured: bool,
-    ) -> Result<String> {
-        let options = SubtitleOptions {
-            audio_ms: Some((transcript.audio_duration_sec * 1e3) as u64).filter(|ms| *ms > 0),
-            ..subtitles.clone()
-        };
-        Ok(match self {
-            Self::Text => match &transcript.utterances {
-                Some(utterances) if !utterances.is_empty() => {
-                    utterances.iter().map(|one| format!("{}: {}\n", name(one, coloured), one.text)).collect()
-                }
-                _ => format!("{}\n", transcript.text),
-            },
-            Self::Json => json(&Document { file, transcript, analysis })?,
-            Self::Srt => subtitles::srt(&transcript.words, &options),
-            Self::Vtt => subtitles::vtt(&transcript.words, &options),
-        })
-    }
-}
-
-/// A speaker's name, else the label, in one of six colours where `coloured`.
-fn name(utterance: &Utterance, coloured: bool) -> String {
-    let Utterance { speaker, speaker_name, .. } = utterance;
-    let shown = speaker_name.as_ref().unwrap_or(speaker);
-    let number = speaker.bytes().fold(0, |sum, letter| sum * 26 + usize::from(letter.wrapping_sub(b'A')));
-    match coloured {
-        // Cyan, yellow, green, magenta, blue, red: bold, so that they show on light and dark grounds.
-        true => format!("\x1b[1;{}m{shown}\x1b[0m", [36, 33, 32, 35, 34, 31][number % 6]),
-        false => shown.clone(),
-    }
-}
 
 /// JSON on one line, line feed included.
 ///
@@ -108,10 +30,48 @@ pub fn print(text: &str) -> Result<()> {
         .map_err(|source| Failure::Write { what: "to standard output".into(), source })
 }
 
+/// True if every line on standard error is a JSON object.
+static MESSAGES_ARE_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Makes every line on standard error a JSON object from now on.
+pub fn say_in_json() {
+    MESSAGES_ARE_JSON.store(true, Ordering::Release);
+}
+
 /// Prints one line on standard error, after the program's name.
 pub fn say(message: &impl Display) {
-    // A closed standard error cannot be reported.
-    let _ = writeln!(io::stderr(), "auricle: {}", one_line(&message.to_string()));
+    let message = one_line(&message.to_string());
+    match MESSAGES_ARE_JSON.load(Ordering::Acquire) {
+        true => event("message", &json!({ "message": message })),
+        // A closed standard error cannot be reported.
+        false => drop(writeln!(io::stderr(), "auricle: {message}")),
+    }
+}
+
+/// Prints one line on standard error about an input.
+pub fn note(file: &str, message: &impl Display) {
+    match MESSAGES_ARE_JSON.load(Ordering::Acquire) {
+        true => event("message", &json!({ "file": file, "message": one_line(&message.to_string()) })),
+        false => say(&format_args!("{file}: {message}")),
+    }
+}
+
+/// Prints one line on standard error about an input that fails.
+pub fn fault(file: &str, reason: &str) {
+    match MESSAGES_ARE_JSON.load(Ordering::Acquire) {
+        true => event("failed", &json!({ "file": file, "message": one_line(reason) })),
+        false => say(&format_args!("{file}: {reason}")),
+    }
+}
+
+/// Prints a JSON object on standard error: the name of an event and its fields.
+pub fn event(name: &str, fields: &Value) {
+    let mut event = json!({ "event": name });
+    if let (Value::Object(event), Value::Object(fields)) = (&mut event, fields) {
+        event.extend(fields.clone());
+    }
+    // One write, so that lines of several threads stay whole.
+    let _ = io::stderr().write_all(format!("{event}\n").as_bytes());
 }
 
 /// The text on one line, without control characters.

@@ -1,10 +1,13 @@
-//! The progress bar on standard error: processed and total audio, speed, and remaining time.
+//! Progress on standard error: a bar with processed and total audio, speed, and remaining time, or the same as JSON lines.
 
 use std::fmt::Write;
 use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::progress_lines::ProgressLines;
 use auricle_engine::Progress;
+pub use auricle_engine::documents::clock;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 const WITH_LENGTH: &str = "{name:.bold} [{bar:24}] {done} / {all}  {speed}  {left} left";
@@ -18,11 +21,15 @@ const NAME_CHARS: usize = 28;
 
 /// A bar for a sequence of files. Clones share the bar.
 #[derive(Clone)]
-pub struct Bar(ProgressBar);
+pub struct Bar {
+    bar: ProgressBar,
+    /// Where the progress is JSON, in place of the bar.
+    lines: Option<Arc<Mutex<ProgressLines>>>,
+}
 
 /// The bar while it shows one file.
 pub struct FileBar<'a> {
-    bar: &'a ProgressBar,
+    bar: &'a Bar,
     name: String,
 }
 
@@ -31,70 +38,90 @@ impl Bar {
     pub fn new(quiet: bool) -> Self {
         // The default target is hidden without a terminal.
         let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        Self(ProgressBar::with_draw_target(None, target))
+        Self { bar: ProgressBar::with_draw_target(None, target), lines: None }
+    }
+
+    /// No bar: the progress is JSON lines on standard error.
+    pub fn json() -> Self {
+        Self { lines: Some(Arc::default()), ..Self::new(true) }
+    }
+
+    /// The JSON lines from now on are about this file.
+    pub fn of_file(&self, name: &str) {
+        self.line(|lines| *lines = ProgressLines::new(name));
     }
 
     /// Starts over for a file.
     pub fn start(&self, name: &str) -> FileBar<'_> {
-        self.0.set_style(style(LOADING, name));
-        self.0.reset();
-        if !self.0.is_hidden() {
-            self.0.enable_steady_tick(Duration::from_millis(200));
+        self.line(ProgressLines::loading);
+        self.bar.set_style(style(LOADING, name));
+        self.bar.reset();
+        if !self.is_hidden() {
+            self.bar.enable_steady_tick(Duration::from_millis(200));
         }
-        FileBar { bar: &self.0, name: name.to_owned() }
+        FileBar { bar: self, name: name.to_owned() }
     }
 
     /// Starts over for a download of `total` bytes, if that is known.
     pub fn bytes(&self, name: &str, total: Option<u64>) {
-        self.0.reset();
-        self.0.set_style(style(if total.is_some() { BYTES } else { BYTES_WITHOUT_TOTAL }, name));
+        self.line(|lines| lines.total_bytes = total);
+        self.bar.reset();
+        self.bar.set_style(style(if total.is_some() { BYTES } else { BYTES_WITHOUT_TOTAL }, name));
         if let Some(total) = total {
-            self.0.set_length(total);
+            self.bar.set_length(total);
         }
     }
 
     /// Shows how much of the download is here.
     pub fn set_bytes(&self, bytes: u64) {
-        self.0.set_position(bytes);
+        self.line(|lines| lines.fetched(bytes));
+        self.bar.set_position(bytes);
     }
 
     /// Takes the bar off the terminal.
     pub fn clear(&self) {
-        self.0.disable_steady_tick();
-        self.0.finish_and_clear();
+        self.bar.disable_steady_tick();
+        self.bar.finish_and_clear();
     }
 
     /// Tells if the bar is hidden.
     pub fn is_hidden(&self) -> bool {
-        self.0.is_hidden()
+        self.bar.is_hidden()
+    }
+
+    fn line(&self, of: impl FnOnce(&mut ProgressLines)) {
+        if let Some(lines) = &self.lines {
+            of(&mut lines.lock().unwrap_or_else(PoisonError::into_inner));
+        }
     }
 }
 
 impl FileBar<'_> {
     /// Starts the measurement of speed after the model has loaded.
     pub fn begin(&self, total_s: Option<f64>) {
-        self.bar.reset();
-        self.bar.set_style(style(if total_s.is_some() { WITH_LENGTH } else { WITHOUT_LENGTH }, &self.name));
+        let bar = &self.bar.bar;
+        self.bar.line(|lines| lines.begin(total_s));
+        bar.reset();
+        bar.set_style(style(if total_s.is_some() { WITH_LENGTH } else { WITHOUT_LENGTH }, &self.name));
         if let Some(total_s) = total_s {
-            self.bar.set_length(ms(total_s));
+            bar.set_length(ms(total_s));
         }
     }
 
     /// Shows the progress, and lets the transcription continue.
     pub fn update(&self, progress: Progress) -> ControlFlow<()> {
+        self.bar.line(|lines| lines.update(progress.audio_s, progress.total_s));
         if let Some(total_s) = progress.total_s {
             // A container may understate its length.
-            self.bar.set_length(ms(total_s.max(progress.audio_s)));
+            self.bar.bar.set_length(ms(total_s.max(progress.audio_s)));
         }
-        self.bar.set_position(ms(progress.audio_s));
+        self.show(progress.audio_s);
         ControlFlow::Continue(())
     }
-}
 
-impl FileBar<'_> {
     /// Shows how much speech is made.
     pub fn show(&self, audio_s: f64) {
-        self.bar.set_position(ms(audio_s));
+        self.bar.bar.set_position(ms(audio_s));
     }
 }
 
@@ -129,22 +156,6 @@ pub fn speed(audio_s: f64, work: Duration) -> f64 {
     audio_s / work.as_secs_f64().max(1e-3)
 }
 
-/// `0:42`, `12:03`, `1:02:03`.
-pub fn clock(ms: u64) -> String {
-    let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
-    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
-}
-
 fn ms(seconds: f64) -> u64 {
     (seconds * 1e3) as u64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::clock;
-
-    #[test]
-    fn times_read_as_clocks() {
-        assert_eq!([0, 62_999, 3_723_000].map(clock), ["0:00", "1:02", "1:02:03"]);
-    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use auricle_engine::subtitles::{self, SubtitleOptions};
-use auricle_engine::{Word, segments};
+use auricle_engine::{Word, documents, segments};
 use hyper::header::HeaderValue;
 use serde_json::json;
 
@@ -100,10 +100,7 @@ fn render(transcript: &Transcript, words: &str, output: Output, has_words: bool)
     };
     Ok(match output {
         Output::Text => text("text/plain; charset=utf-8", lines(|one| format!("{}\n", one.text))),
-        Output::Tsv => {
-            let rows = lines(|one| format!("{}\t{}\t{}\n", one.start, one.end, one.text.replace('\t', " ")));
-            text("text/plain; charset=utf-8", format!("start\tend\ttext\n{rows}"))
-        }
+        Output::Tsv => text("text/plain; charset=utf-8", documents::tsv(&words)),
         Output::Json => json_response(&json!({
             "text": transcript.text,
             "language": transcript.language_code,

@@ -64,13 +64,6 @@ impl<'a> From<&'a LiveEvent> for TranscriptFrame<'a> {
     }
 }
 
-impl TranscriptFrame<'_> {
-    /// The frame as JSON, without its type.
-    pub fn to_json(&self) -> String {
-        to_json(self)
-    }
-}
-
 fn to_json(frame: &impl Serialize) -> String {
     // Serialising strings and numbers does not fail.
     serde_json::to_string(frame).unwrap_or_default()
@@ -95,7 +88,7 @@ mod tests {
         };
         let event = LiveEvent::Final(Caption { text: "so".into(), words: vec![word] });
         let line = r#"{"text":"so","end_of_turn":true,"formatted":false,"words":[{"text":"so","start":0,"end":80,"confidence":0.9}]}"#;
-        assert_eq!(TranscriptFrame::from(&event).to_json(), line);
+        assert_eq!(to_json(&TranscriptFrame::from(&event)), line);
         let message = ServerFrame::Transcript(TranscriptFrame::from(&event)).to_json();
         assert_eq!(message, line.replacen('{', r#"{"type":"transcript","#, 1));
     }

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use auricle_tests::{Run, auricle, command, ended, fixtures, repository, speech, spoken};
+use auricle_tests::{Run, auricle, command, ended, fixtures, repository, speech, spoken, wav_of};
 use serde_json::Value;
 
 /// Runs `auricle listen -` with this on its standard input.
@@ -51,6 +51,37 @@ fn finished_turns_have_digits_unless_the_arguments_decline_them() {
     let spoken = text(&["--format-numbers", "false"]);
     assert!(spoken.contains("thirteen thousand"), "{spoken}");
     assert_eq!(text(&[]), spoken.replace("thirteen thousand", "13,000"));
+}
+
+#[test]
+fn channels_are_transcribed_apart_as_they_are_spoken() {
+    // The first channel speaks from the start, the second one after three seconds.
+    let (first, pause) = (spoken(16_000), vec![0; 3 * 32_000]);
+    let (left, right) = ([&first[..], &pause].concat(), [&pause[..], &first].concat());
+    let frames = left.chunks(2).zip(right.chunks(2)).flat_map(|(left, right)| [left, right].concat());
+    let folder = tempfile::tempdir().unwrap();
+    let call = folder.path().join("call.wav");
+    std::fs::write(&call, wav_of(2, 16_000, 16, &frames.collect::<Vec<u8>>())).unwrap();
+    let listen = ["listen", call.to_str().unwrap(), "--fast", "--device", "cpu", "--channels"];
+    let greedy = ["--second-pass", "off", "--language", "en", "--lm", "off"];
+    let run = auricle([&listen[..], &greedy].concat());
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    let of = |label: &str| -> Vec<String> {
+        run.stdout.lines().filter_map(|line| line.strip_prefix(label)).map(str::to_owned).collect()
+    };
+    let (one, two) = (of("1: "), of("2: "));
+    assert!(!one.is_empty() && one.len() + two.len() == run.stdout.lines().count(), "{}", run.stdout);
+    assert!([&one, &two].iter().all(|turns| turns[0].to_lowercase().contains("america")), "{}", run.stdout);
+    assert!(run.stdout.starts_with("1: "), "{}", run.stdout);
+    let run = auricle([&listen[..], &greedy, &["--format", "json"]].concat());
+    let events: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let first_word = |channel: u64| {
+        let turn = events.iter().find(|event| event["channel"] == channel && event["formatted"] == true);
+        turn.expect("a turn")["words"][0]["start"].as_u64().unwrap()
+    };
+    assert!((2_500..=3_500).contains(&(first_word(2) - first_word(1))), "{}", run.stdout);
+    let refused = piped(&["--channels"], &[0; 3_200]);
+    assert!(refused.status == Some(2) && refused.stderr.contains("--channels is for files"), "{}", refused.stderr);
 }
 
 #[test]

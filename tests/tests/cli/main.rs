@@ -5,6 +5,7 @@ mod analyze;
 mod chat;
 mod files;
 mod first_run;
+mod formats;
 mod forms;
 mod hub_model;
 mod inputs;
@@ -19,3 +20,5 @@ mod sound_card;
 mod speakers;
 mod talk;
 mod voices;
+#[cfg(unix)]
+mod watch;

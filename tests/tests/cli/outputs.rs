@@ -28,7 +28,8 @@ fn a_file_has_the_format_of_its_ending() {
         ("talk.srt", &[][..], "srt"),
         ("talk.VTT", &[], "vtt"),
         ("talk.json", &["--format", "json"], "json"),
-        ("notes.md", &["--format", "text"], "text"),
+        ("notes.log", &["--format", "text"], "text"),
+        ("notes.md", &[], "markdown"),
     ] {
         let path = place.path(name);
         let run = place.transcribe(&[args, &["-o", text(&path)]].concat(), &[&speech()]);
@@ -37,7 +38,7 @@ fn a_file_has_the_format_of_its_ending() {
         assert!(line.ends_with(&format!("wrote {}", path.display())), "{line}");
         assert_eq!(fs::read_to_string(&path).unwrap(), expected(format), "{name}");
     }
-    assert_eq!(names(place.dir.path()), ["notes.md", "talk.VTT", "talk.json", "talk.srt"]);
+    assert_eq!(names(place.dir.path()), ["notes.log", "notes.md", "talk.VTT", "talk.json", "talk.srt"]);
     let piped = place.transcribe(&["--format", "srt", "-o", "-"], &[&speech()]);
     assert_eq!((piped.status, piped.stdout), (Some(0), expected("srt")), "{}", piped.stderr);
 }

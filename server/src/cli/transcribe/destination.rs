@@ -6,8 +6,8 @@ use std::path::{MAIN_SEPARATOR, Path, PathBuf, is_separator};
 
 use clap::ValueEnum as _;
 
+use super::document::Format;
 use super::inputs::Input;
-use crate::cli::output::Format;
 use crate::cli::{Failure, Result, out_file};
 
 /// What happens to outputs that are there.
@@ -53,6 +53,18 @@ impl Destination {
             files.iter_mut().for_each(|files| files.retain(|(_, path)| !path.exists()));
         }
         Ok(Self::Files(files))
+    }
+
+    /// # Errors
+    /// [`Failure::Usage`] unless `out` is a folder.
+    pub fn check_is_folder(out: &Path, formats: &[Format]) -> Result<()> {
+        match file_format(out, formats)? {
+            None => Ok(()),
+            Some(_) => {
+                let reason = format!("--out {}: it is one file, and each recording has its own", out.display());
+                Err(Failure::Usage(format!("{reason}: name a folder, which ends in {MAIN_SEPARATOR}")))
+            }
+        }
     }
 }
 
@@ -111,7 +123,7 @@ fn one_file(out: &Path, inputs: &[Input]) -> Result<PathBuf> {
     Ok(out.to_owned())
 }
 
-/// `STEM.txt` (`.json`, `.srt`, `.vtt`) for every input. A repeated stem becomes `STEM-2`, `STEM-3` and so on. No output replaces an input.
+/// `STEM.txt` (`.json`, `.srt` and so on) for every input. A repeated stem becomes `STEM-2`, `STEM-3` and so on. No output replaces an input.
 fn folder(out: &Path, formats: &[Format], inputs: &[Input], existing: Existing) -> Result<Vec<Vec<(Format, PathBuf)>>> {
     let failed = |source| Failure::Write { what: format!("to {}", out.display()), source };
     fs::create_dir_all(out).map_err(failed)?;
@@ -221,13 +233,16 @@ mod tests {
         let plan = |out: &str, formats: &[Format]| files(&dir.path().join(out), formats, &talk, Existing::Replace);
         assert_eq!(plan("a.srt", &[]).unwrap(), [["a.srt"]]);
         assert_eq!(plan("A.VTT", &[Format::Vtt]).unwrap(), [["A.VTT"]]);
-        assert_eq!(plan("notes.md", &[Format::Text]).unwrap(), [["notes.md"]]);
+        assert_eq!(plan("notes.log", &[Format::Text]).unwrap(), [["notes.log"]]);
+        assert_eq!(plan("notes.md", &[]).unwrap(), [["notes.md"]]);
+        assert_eq!(plan("folder/", &[Format::Lrc, Format::Csv]).unwrap(), [["talk.lrc", "talk.csv"]]);
         assert_eq!(plan("folder", &[]).unwrap(), [["talk.txt"]]);
         assert_eq!(plan("folder.srt/", &[Format::Json]).unwrap(), [["talk.json"]]);
         assert_eq!(plan("folder.srt", &[]).unwrap(), [["talk.txt"]], "it is there");
         for (out, formats, reason) in [
             ("a.srt", &[Format::Json][..], "its ending is srt, and --format asks for json"),
-            ("a.doc", &[], "one of txt, json, srt, vtt"),
+            ("a.doc", &[], "one of txt, json, srt, vtt, tsv, csv, lrc, md;"),
+            ("notes.md", &[Format::Text], "its ending is md, and --format asks for txt"),
             ("a.srt", &[Format::Srt, Format::Json], "several files"),
             ("none/a.srt", &[], "cannot write to"),
         ] {

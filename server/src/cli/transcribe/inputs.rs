@@ -70,6 +70,13 @@ impl Inputs {
         inputs
     }
 
+    /// Those of one folder, none of which may be there.
+    pub fn in_folder(path: &Path, depth: Depth) -> Self {
+        let mut inputs = Self::default();
+        inputs.search(path, Path::new(""), depth);
+        inputs
+    }
+
     fn add_folder(&mut self, path: &Path, depth: Depth) {
         let before = (self.list.len(), self.faults.len());
         self.search(path, Path::new(""), depth);

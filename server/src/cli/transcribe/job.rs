@@ -10,7 +10,7 @@ use auricle_engine::blocking::Engine;
 use auricle_engine::{EngineOptions, Error, KnownSpeaker, SpeakerLabels, TranscribeOptions, Transcript};
 
 use super::inputs::{Input, Source};
-use super::{TranscribeArgs, fetch};
+use super::{ProgressForm, TranscribeArgs, fetch};
 use crate::cli::named_model::{Fetching, LocalModel, NamedModel};
 use crate::cli::out_file::Temporary;
 use crate::cli::progress::{Bar, clock, speed};
@@ -39,6 +39,11 @@ struct Sound {
 }
 
 impl Job<'_> {
+    /// Tells if notes on what is done are left out: JSON lines have them.
+    pub fn is_silent(&self) -> bool {
+        self.args.quiet || self.args.progress == ProgressForm::Json
+    }
+
     /// The transcript, and its analysis if one was asked.
     ///
     /// # Errors
@@ -77,12 +82,15 @@ impl Job<'_> {
             self.bar.clear();
             let work = started.elapsed();
             let length = clock((transcript.audio_duration_sec * 1e3) as u64);
-            output::say(&format_args!(
-                "{name}: {length} of audio in {:.1} s, {:.1}x real time on {}",
-                work.as_secs_f64(),
-                speed(transcript.audio_duration_sec, work),
-                engine.device_names()
-            ));
+            output::note(
+                name,
+                &format_args!(
+                    "{length} of audio in {:.1} s, {:.1}x real time on {}",
+                    work.as_secs_f64(),
+                    speed(transcript.audio_duration_sec, work),
+                    engine.device_names()
+                ),
+            );
         }
         if passes.is_empty() {
             return Ok((transcript, None));
@@ -124,7 +132,7 @@ impl Job<'_> {
             .fusion(args.search.weights())
             .sequential(args.sequential)
             .translate(args.translate);
-        let verbosity = if args.quiet { Verbosity::Quiet } else { Verbosity::Normal };
+        let verbosity = if self.is_silent() { Verbosity::Quiet } else { Verbosity::Normal };
         match self.model.fetch(&self.engine_options.models, self.fetching, &self.bar, verbosity)? {
             LocalModel::Checkpoint(path) => options.checkpoint = Some(path),
             LocalModel::Service(id) => options.model = Some(id),
@@ -146,7 +154,7 @@ fn open_options(args: &TranscribeArgs) -> OpenOptions {
     let mut options = OpenOptions::default().name("the file");
     // The file's first track is 1.
     options.track = args.track.map(|track| track.get() - 1);
-    options
+    options.excerpt(args.excerpt.excerpt())
 }
 
 /// The name of an input on the bar.

@@ -3,36 +3,43 @@
 //! - `inputs`: the files, folders and addresses of the command line.
 //! - `fetch`: recordings from addresses.
 //! - `job`: one input to its transcript.
+//! - `batch`: inputs one after the other to their outputs.
+//! - `watch`: a folder whose recordings are transcribed as they come.
+//! - `document`: the formats of outputs.
 //! - `destination`: the files that transcripts go to.
-//! - `subtitle_args`: the look of subtitles.
+//! - `excerpt_args`, `subtitle_args`: the part of a recording, the look of subtitles.
 
+mod batch;
 mod destination;
+mod document;
+mod excerpt_args;
 mod fetch;
 mod inputs;
 mod job;
 mod subtitle_args;
+mod watch;
 
-use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use auricle_engine::analysis::{self, Analysis};
-use auricle_engine::subtitles::SubtitleOptions;
-use auricle_engine::{Catalog, EngineOptions, Error, KnownSpeaker, Transcript};
-use clap::{ArgAction, Args};
+use auricle_engine::documents::Times;
+use auricle_engine::{Catalog, EngineOptions, KnownSpeaker, analysis};
+use clap::{ArgAction, Args, ValueEnum};
 
+use self::batch::Batch;
 use self::destination::{Destination, Existing};
+use self::document::{Format, Look};
+use self::excerpt_args::ExcerptArgs;
 use self::inputs::{Depth, Input, Inputs, Source};
 use self::job::Job;
 use self::subtitle_args::SubtitleArgs;
+use self::watch::Watch;
 use super::analyze::{AnalysisArgs, TaggerArgs};
-use super::findings::Findings;
 use super::keys::DatabaseArgs;
 use super::named_model::{Fetching, NamedModel};
-use super::output::{self, Format};
 use super::progress::Bar;
-use super::{EngineArgs, Failure, Result, SearchArgs, interrupt, out_file, speakers};
+use super::{EngineArgs, Failure, Result, SearchArgs, interrupt, output, speakers};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -46,11 +53,16 @@ JSON has one object a file, each on one line: file, text, words (text, start and
 language_code, audio_duration_sec, model, warnings. With --speakers, words have a speaker (A, B, C by first word), and there
 are utterances: speaker, text, start, end, confidence; with --identify both have a speaker_name where it is sure. With --channels, words have a channel (1, 2), too. With --entities there are entities: text, label, start, end.
 
+With --progress json each line of standard error is a JSON object. Its event is loading, fetching (bytes, total_bytes, percent),
+progress (percent, audio_sec, total_sec, speed, eta_sec), done (outputs), skipped, failed (message) or message; its file is the input.
+
 Examples:
   auricle transcribe talk.mp3
   auricle transcribe interview.mp4 -o interview.srt
   auricle transcribe interview.mp4 -o interview.vtt --max-line-width 32 --highlight-words
   auricle transcribe recordings --recursive --format srt,json --out transcripts/ --skip-existing
+  auricle transcribe --watch inbox --out transcripts --format markdown
+  auricle transcribe talk.mp3 --start 1:30 --duration 60 --timestamps
   auricle transcribe https://example.com/talk.mp3
   auricle transcribe call.ogg --keyterm Auricle --keyterm 'Ada Lovelace'
   auricle transcribe hearing.wav --lm law.arpa
@@ -63,11 +75,18 @@ Examples:
   auricle transcribe *.flac --format json | jq -r '.file + \": \" + .text'")]
 pub struct TranscribeArgs {
     /// Audio or video files, folders of them, or their http(s) addresses; `-` reads a file from standard input
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "watch", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Search the folders within a folder, too
     #[arg(long)]
     recursive: bool,
+    /// Transcribe the recordings of this folder, and those that come, until Ctrl-C
+    ///
+    /// A file is taken once it has stood still for two seconds, so that one that is being written is left alone, and again when it
+    /// changes. Recordings whose outputs are there when the command starts are left out. What cannot be read is reported once, and the
+    /// others go on. With --recursive the folders within are watched, too.
+    #[arg(long, value_name = "DIR", requires = "out", conflicts_with = "files")]
+    watch: Option<PathBuf>,
     /// The model, as `auricle models list` names it; the path of a checkpoint: a folder, a ggml file of whisper.cpp, or a
     /// folder of CTranslate2; or OWNER/NAME on the model hub, fetched once, after a question
     #[arg(long, value_name = "ID|PATH|OWNER/NAME", default_value = "svc-best")]
@@ -84,12 +103,17 @@ pub struct TranscribeArgs {
     /// Output format, or several with commas for a folder of --out [default: that of the ending of --out, else text]
     #[arg(long, value_enum, value_delimiter = ',')]
     format: Vec<Format>,
-    /// Write to this file, in the format of its ending, or STEM.txt (.json, .srt, .vtt) for each input into this folder, in
+    /// Write to this file, in the format of its ending, or STEM.txt (.json, .srt and so on) for each input into this folder, in
     /// place of standard output
     #[arg(short, long, value_name = "FILE|DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
     subtitles: SubtitleArgs,
+    /// Begin each line of text, or paragraph of Markdown, with its time
+    #[arg(long)]
+    timestamps: bool,
+    #[command(flatten)]
+    excerpt: ExcerptArgs,
     /// Leave out the inputs whose outputs are there, and the formats that are
     #[arg(long, requires = "out")]
     skip_existing: bool,
@@ -143,6 +167,17 @@ pub struct TranscribeArgs {
     /// Hide the progress bar and notes; warnings and errors are shown
     #[arg(long, short)]
     quiet: bool,
+    /// The form of progress and messages on standard error
+    #[arg(long, value_enum, default_value = "bar", value_name = "FORM", conflicts_with = "quiet")]
+    pub(super) progress: ProgressForm,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProgressForm {
+    /// A bar on a terminal
+    Bar,
+    /// A JSON object a line, for programs
+    Json,
 }
 
 /// Reads the number of `--speakers`.
@@ -155,83 +190,60 @@ fn speaker_count(text: &str) -> Result<usize, String> {
 }
 
 pub fn run(args: &TranscribeArgs) -> Result<()> {
-    let inputs = Inputs::find(&args.files, if args.recursive { Depth::Recursive } else { Depth::Flat });
-    check_standard_input(args, &inputs.list)?;
-    let mut failed = !inputs.faults.is_empty();
-    for (name, reason) in &inputs.faults {
-        output::say(&format_args!("{name}: {reason}"));
+    if args.progress == ProgressForm::Json {
+        output::say_in_json();
     }
+    let depth = if args.recursive { Depth::Recursive } else { Depth::Flat };
+    let out = args.out.as_deref().filter(|out| *out != Path::new("-"));
+    let formats = destination::formats(out, &args.format)?;
+    args.subtitles.check(&formats)?;
+    if args.timestamps && !formats.iter().any(|format| format.may_show_times()) {
+        return Err(Failure::Usage(
+            "--timestamps is for text and Markdown; the other formats have times already".into(),
+        ));
+    }
+    if let Some(folder) = &args.watch {
+        let out = out.ok_or_else(|| Failure::Usage("--watch writes files: name their folder with --out".into()))?;
+        return Watch::new(folder, depth, out, &args.format)?.run(&mut batch(args)?);
+    }
+    let inputs = Inputs::find(&args.files, depth);
+    check_standard_input(args, &inputs.list)?;
+    for (name, reason) in &inputs.faults {
+        output::fault(name, reason);
+    }
+    let failed = !inputs.faults.is_empty();
     let inputs = inputs.list;
     if inputs.is_empty() {
         return Err(Failure::Reported);
     }
     let existing = if args.skip_existing { Existing::Skip } else { Existing::Replace };
-    let out = args.out.as_deref().filter(|out| *out != Path::new("-"));
-    args.subtitles.check(&destination::formats(out, &args.format)?)?;
     let destination = Destination::plan(out, &args.format, &inputs, existing)?;
-    let subtitles = args.subtitles.options();
-    let bar = Bar::new(args.quiet);
+    let mut batch = batch(args)?;
+    batch.failed = failed;
+    for (index, input) in inputs.iter().enumerate() {
+        match &destination {
+            Destination::Files(files) if files[index].is_empty() => batch.leave_out(input),
+            Destination::Files(files) => drop(batch.write_files(input, &files[index], || false)?),
+            Destination::StandardOutput(format) => batch.print(input, *format, inputs.len())?,
+        }
+    }
+    if batch.failed { Err(Failure::Reported) } else { Ok(()) }
+}
+
+/// The work that the arguments ask for.
+fn batch(args: &TranscribeArgs) -> Result<Batch<'_>> {
+    let bar = if args.progress == ProgressForm::Json { Bar::json() } else { Bar::new(args.quiet) };
     interrupt::on_signal(bar.clone());
     let engine_options = args.engine.options()?.tagger(args.tagger.choice());
     let fetching = Fetching::new(args.pull);
     let model = NamedModel::find(&engine_options.models, &args.model, fetching)?;
     let known = known_speakers(args, &engine_options)?;
-    let mut job = Job { args, bar, engine_options, engine: None, model, fetching, known };
-    let mut printed = false;
-    let coloured = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    for (index, input) in inputs.iter().enumerate() {
-        let name = &input.name;
-        if let Destination::Files(files) = &destination
-            && files[index].is_empty()
-        {
-            if !args.quiet {
-                output::say(&format_args!("{name}: left out, its output is there"));
-            }
-            continue;
-        }
-        let result = job.transcribe(input);
-        job.bar.clear();
-        let (transcript, analysis) = match result {
-            Ok(done) => done,
-            Err(Failure::Engine(error)) if is_about_the_file(&error) => {
-                failed = true;
-                output::say(&format_args!("{name}: {}", reason(&error)));
-                continue;
-            }
-            Err(failure) => return Err(failure),
-        };
-        for warning in &transcript.warnings {
-            output::say(&format_args!("{name}: warning: {warning}"));
-        }
-        let document = Document { name, transcript: &transcript, analysis: analysis.as_ref(), subtitles: &subtitles };
-        match &destination {
-            Destination::Files(files) => {
-                document.warn(&files[index].iter().map(|(format, _)| *format).collect::<Vec<_>>());
-                for (format, path) in &files[index] {
-                    match write(path, &document.render(*format, Colours::Off)?) {
-                        Ok(()) if !args.quiet => output::say(&format_args!("{name}: wrote {}", path.display())),
-                        Ok(()) => {}
-                        Err(failure) => {
-                            failed = true;
-                            output::say(&format_args!("{name}: {failure}"));
-                        }
-                    }
-                }
-            }
-            Destination::StandardOutput(format) => {
-                document.warn(&[*format]);
-                let text = document.render(*format, if coloured { Colours::On } else { Colours::Off })?;
-                if inputs.len() > 1 && (*format == Format::Text || io::stdout().is_terminal()) {
-                    let gap = if printed { "\n" } else { "" };
-                    print(&format!("{gap}==> {} <==\n{text}", output::one_line(name)), failed)?;
-                    printed = true;
-                } else {
-                    print(&text, failed)?;
-                }
-            }
-        }
-    }
-    if failed { Err(Failure::Reported) } else { Ok(()) }
+    let look = Look {
+        subtitles: args.subtitles.options(),
+        times: if args.timestamps { Times::Shown } else { Times::Hidden },
+        start_ms: args.excerpt.excerpt().start_ms,
+    };
+    Ok(Batch::new(Job { args, bar, engine_options, engine: None, model, fetching, known }, look))
 }
 
 /// # Errors
@@ -250,45 +262,6 @@ fn check_standard_input(args: &TranscribeArgs, inputs: &[Input]) -> Result<()> {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Colours {
-    On,
-    Off,
-}
-
-/// The result of an input.
-struct Document<'a> {
-    name: &'a str,
-    transcript: &'a Transcript,
-    analysis: Option<&'a Analysis>,
-    subtitles: &'a SubtitleOptions,
-}
-
-impl Document<'_> {
-    fn findings(&self) -> String {
-        self.analysis.map(|analysis| Findings::of(analysis).sections()).unwrap_or_default()
-    }
-
-    /// Reports an analysis that no format has a place for.
-    fn warn(&self, formats: &[Format]) {
-        if formats.iter().all(|format| format.is_subtitles()) && !self.findings().is_empty() {
-            let place = "subtitles have no place for the analysis: --format json has it";
-            output::say(&format_args!("{}: warning: {place}", self.name));
-        }
-    }
-
-    fn render(&self, format: Format, colours: Colours) -> Result<String> {
-        let text = format.render(self.name, self.transcript, self.analysis, self.subtitles, colours == Colours::On)?;
-        Ok(if format == Format::Text { text + &self.findings() } else { text })
-    }
-}
-
-/// Writes a file of `--out`, in a folder of its own where its input had one.
-fn write(path: &Path, text: &str) -> Result<()> {
-    let written = fs::create_dir_all(out_file::folder_of(path)).and_then(|()| out_file::write(path, text.as_bytes()));
-    written.map_err(|source| Failure::Write { what: path.display().to_string(), source })
-}
-
 /// The people whom the transcripts may name. Where names of persons are hidden, it is empty.
 fn known_speakers(args: &TranscribeArgs, engine: &EngineOptions) -> Result<Vec<KnownSpeaker>> {
     let hides_names =
@@ -297,31 +270,4 @@ fn known_speakers(args: &TranscribeArgs, engine: &EngineOptions) -> Result<Vec<K
         return Ok(Vec::new());
     }
     speakers::known(&args.database, &Catalog::read(&engine.models)?)
-}
-
-/// Writes to standard output. A closed pipe does not hide the failure of an earlier file.
-fn print(text: &str, failed: bool) -> Result<()> {
-    output::print(text).map_err(|failure| if failed { Failure::Reported } else { failure })
-}
-
-/// Tells if only this file is at fault, not the options, the checkpoint or the device.
-fn is_about_the_file(error: &Error) -> bool {
-    !matches!(
-        error,
-        Error::Checkpoint { .. }
-            | Error::Weights { .. }
-            | Error::Device { .. }
-            | Error::LanguageModel { .. }
-            | Error::Language(_)
-            | Error::UnknownModel(_)
-            | Error::InvalidOption(_)
-    )
-}
-
-/// The message without the path, which the line begins with already.
-fn reason(error: &Error) -> String {
-    match error {
-        Error::Read { reason, .. } => reason.clone(),
-        other => other.to_string(),
-    }
 }

@@ -3,7 +3,7 @@
 use auricle_engine::subtitles::SubtitleOptions;
 use clap::Args;
 
-use crate::cli::output::Format;
+use super::document::Format;
 use crate::cli::{Failure, Result};
 
 #[derive(Args)]
@@ -14,8 +14,9 @@ pub struct SubtitleArgs {
     /// Most lines of a subtitle, 1 to 10 [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10))]
     max_line_count: Option<u16>,
-    /// Repeat each subtitle for each of its words, which is underlined while it is spoken: with <u>, which players of both
-    /// formats show
+    /// Mark each word as it is spoken
+    ///
+    /// SRT and WebVTT repeat a subtitle for each of its words, which is underlined with <u>. LRC has the time of each word before it.
     #[arg(long)]
     highlight_words: bool,
 }
@@ -42,7 +43,7 @@ impl SubtitleArgs {
         ];
         match given.iter().find(|(_, is_given)| *is_given) {
             Some((name, _)) if !formats.iter().any(|format| format.is_subtitles()) => {
-                Err(Failure::Usage(format!("{name} is for subtitles: add --format srt or vtt")))
+                Err(Failure::Usage(format!("{name} is for subtitles: add --format srt, vtt or lrc")))
             }
             _ => Ok(()),
         }
