@@ -348,7 +348,7 @@ impl Engine {
             }
         };
         let mut transcript = match &*checkpoint {
-            Checkpoint::FastConformer(_) if options.sequential => {
+            Checkpoint::FastConformer(_) | Checkpoint::Qwen3Asr(_) if options.sequential => {
                 return Err(Error::InvalidOption("windows one after another are for Whisper checkpoints".into()));
             }
             Checkpoint::FastConformer(model) => {
@@ -359,8 +359,14 @@ impl Engine {
             Checkpoint::Whisper(_) if language_model.is_some() => {
                 return Err(Error::InvalidOption("a Whisper checkpoint takes no language model".into()));
             }
+            Checkpoint::Qwen3Asr(_) if language_model.is_some() => {
+                return Err(Error::InvalidOption("a Qwen3-ASR checkpoint takes no language model".into()));
+            }
             Checkpoint::Whisper(model) => {
                 offline::whisper::transcribe(model, &worker, audio, options, detector, progress)?
+            }
+            Checkpoint::Qwen3Asr(model) => {
+                offline::qwen3_asr::transcribe(model, &worker, audio, options, detector, progress)?
             }
         };
         if transcript.language_code.is_none()

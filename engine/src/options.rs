@@ -40,8 +40,9 @@ pub struct EngineOptions {
     /// Takes all GPUs that are like the first one where [`DeviceChoice::Auto`] or [`DeviceChoice::Gpu`] selects that.
     pub every_gpu: bool,
     /// Precision of the weights: 8 bits are for Whisper's decoder and, on a CPU that is faster with them, for the encoders of all
-    /// families, and for what language models multiply with weights that their GGUF file has quantised; 16 bits are for Whisper and
-    /// FastConformer's encoder on a GPU. None is 8 bits for Whisper on a CPU, which costs no words there, and 32 for the others.
+    /// families, for all matrices of Qwen3-ASR, and for what language models multiply with weights that their GGUF file has quantised;
+    /// 16 bits are for Whisper, Qwen3-ASR and FastConformer's encoder on a GPU. None is 8 bits for Whisper on a CPU, which costs no words
+    /// there, and 32 for the others.
     pub precision: Option<Precision>,
     /// Live streams at a time. Fifty sessions of the service with the starter took 2.5 MB each, sockets included; the
     /// attention's cache grows with the checkpoint, to 14 MB at 0.6 B parameters (by its shapes), and exists only while a turn
@@ -182,7 +183,7 @@ pub struct TranscribeOptions {
     /// The language spoken, `en` say; found by the model where it can, if left out.
     pub language: Option<String>,
     /// The languages that may be spoken, one here and another there: a Whisper checkpoint tells for each stretch of speech
-    /// which, and writes it by itself, which takes longer. Not looked at where `language` is given; left empty, the model
+    /// which, and writes it by itself, which takes longer; Qwen3-ASR chooses one of them for each window. Not looked at where `language` is given; left empty, the model
     /// finds one for the whole recording.
     pub languages: Vec<String>,
     /// Names and words to expect.

@@ -54,8 +54,8 @@ MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 DIGITS = {"qwen2": r"\p{N}", "llama-bpe": r"\p{N}{1,3}"}
 
 
-def tokenizer(pre: str) -> Tokenizer:
-    """A byte-level tokenizer that cuts texts as the published ones of this name do."""
+def tokenizer(pre: str, text: str = TEXT, size: int = 380) -> Tokenizer:
+    """A byte-level tokenizer that cuts texts as the published ones of this name do, with the commonest pieces of `text`."""
     made = Tokenizer(models.BPE(ignore_merges=pre == "llama-bpe"))
     if pre == "smollm":
         cut = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -72,8 +72,8 @@ def tokenizer(pre: str) -> Tokenizer:
         made.normalizer = normalizers.NFC()
     made.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=380, initial_alphabet=alphabet, show_progress=False)
-    made.train_from_iterator([TEXT], trainer)
+    trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
+    made.train_from_iterator([text], trainer)
     made.add_special_tokens([AddedToken(mark, special=True) for mark in MARKS])
     if pre == "qwen2":
         made.add_tokens([AddedToken(mark, normalized=False) for mark in ("<think>", "</think>")])

@@ -22,6 +22,8 @@ from kokoro_voice import make_kokoro
 from models import make_model
 from pocket_tts import MODELS as POCKET
 from pocket_tts import make_pocket
+from qwen3_asr import CHECKPOINTS as QWEN3_ASR
+from qwen3_asr import make_qwen3_asr
 from silero import make_silero
 from smart_turn import make_smart_turn
 from sortformer import make_sortformer
@@ -85,6 +87,11 @@ def make(root: Path, only: list[str]) -> None:
         if not only or checkpoint.name in only:
             print(checkpoint.name)
             make_attention(checkpoint, fresh(root / "fastconformer" / checkpoint.name))
+    for checkpoint in QWEN3_ASR:
+        name = f"qwen3_asr/{checkpoint.name}"
+        if not only or name in only:
+            print(name)
+            make_qwen3_asr(checkpoint, fresh(root / name))
     if not only or "vectors" in only:
         print("vectors")
         make_vectors(fresh(root / "whisper" / "vectors"))
@@ -154,7 +161,7 @@ def check(only: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ["features", "silero", "smart_turn", "voice", "sortformer", "fastspeech2", "vocos", "kokoro", *(f"pocket_tts/{p}" for p in POCKET), "bert/tagger", "bert/words", "bert/g2p", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), "vectors", "whisper_forms", *(c.name for c in WHISPER)]
+    names = ["features", "silero", "smart_turn", "voice", "sortformer", "fastspeech2", "vocos", "kokoro", *(f"pocket_tts/{p}" for p in POCKET), "bert/tagger", "bert/words", "bert/g2p", "gguf", *(f"decoder/{d}" for d in DECODERS), *(c.name for c in CHECKPOINTS), *(f"qwen3_asr/{c.name}" for c in QWEN3_ASR), "vectors", "whisper_forms", *(c.name for c in WHISPER)]
     parser.add_argument("names", nargs="*", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--check", action="store_true", help="compare with the committed fixtures instead of writing")
     arguments = parser.parse_args()

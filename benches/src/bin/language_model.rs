@@ -98,7 +98,7 @@ impl<'a> Text<'a> {
 
     fn read(&mut self, arena: &mut PageArena, tokens: &[u32]) -> Vec<f32> {
         assert!(arena.extend(&mut self.pages, self.computed + tokens.len()), "memory");
-        let piece = Piece { tokens, position: self.computed, pages: &self.pages, scores: true };
+        let piece = Piece { tokens, position: self.computed, pages: &self.pages, embedded: None, scores: true };
         let scores = self.model.forward(arena, &[piece]).expect("scores");
         self.computed += tokens.len();
         scores
@@ -286,6 +286,7 @@ fn write_together(model: &ChatModel, arena: &mut PageArena, tokens: &[u32], coun
                 tokens: std::slice::from_ref(token),
                 position: text.computed,
                 pages: &text.pages,
+                embedded: None,
                 scores: true,
             })
             .collect();
@@ -306,7 +307,7 @@ fn write(one: &mut Text, arena: &mut PageArena, first: u32, count: usize) -> f64
     let mut token = first;
     for _ in 0..count {
         assert!(arena.extend(&mut one.pages, one.computed + 1), "memory");
-        let piece = Piece { tokens: &[token], position: one.computed, pages: &one.pages, scores: true };
+        let piece = Piece { tokens: &[token], position: one.computed, pages: &one.pages, embedded: None, scores: true };
         token = one.model.likeliest(arena, &[piece]).expect("a token")[0].expect("a token");
         one.computed += 1;
     }

@@ -32,7 +32,7 @@ pub struct Keyterm {
     /// The term, as it is written.
     pub text: String,
     /// How strongly it is expected, from 0 on: names take 1, an ordinary word less, or it is heard where nobody says it. Whisper
-    /// checkpoints, which read their terms, do not look at it.
+    /// and Qwen3-ASR checkpoints, which read their terms, do not look at it.
     pub weight: f32,
 }
 

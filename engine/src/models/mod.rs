@@ -9,6 +9,7 @@ pub mod fastspeech2;
 pub mod kokoro;
 pub mod noise;
 pub mod pocket_tts;
+pub mod qwen3_asr;
 pub mod silero;
 pub mod smart_turn;
 pub mod sortformer;

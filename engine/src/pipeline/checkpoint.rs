@@ -10,6 +10,7 @@ use crate::device::is_cpu;
 use crate::error::{Error, Result};
 use crate::load_once::Loaded;
 use crate::models::fastconformer::FastConformer;
+use crate::models::qwen3_asr::{self, Qwen3Asr};
 use crate::models::whisper::{Form, Whisper};
 use crate::transcript::ModelReport;
 
@@ -19,6 +20,8 @@ pub enum Checkpoint {
     FastConformer(Arc<FastConformer>),
     /// Whisper.
     Whisper(Arc<Whisper>),
+    /// Qwen3-ASR.
+    Qwen3Asr(Arc<Qwen3Asr>),
 }
 
 impl Loaded for Checkpoint {
@@ -26,6 +29,7 @@ impl Loaded for Checkpoint {
         match self {
             Self::FastConformer(model) => Arc::strong_count(model) > 1,
             Self::Whisper(model) => Arc::strong_count(model) > 1,
+            Self::Qwen3Asr(model) => Arc::strong_count(model) > 1,
         }
     }
 }
@@ -44,6 +48,9 @@ impl Checkpoint {
             Some(_) => {
                 let default = if is_cpu(device) { Precision::Int8 } else { Precision::F32 };
                 Ok(Self::Whisper(Arc::new(Whisper::load_with(path, device, precision.unwrap_or(default))?)))
+            }
+            None if qwen3_asr::Config::is_at(path) => {
+                Ok(Self::Qwen3Asr(Arc::new(Qwen3Asr::load_with(path, device, precision.unwrap_or_default())?)))
             }
             // Its loader reports the fault of any other folder.
             None => Ok(Self::FastConformer(Arc::new(FastConformer::load_with(
@@ -85,6 +92,19 @@ impl Checkpoint {
                     form: model.form().into(),
                 }
             }
+            Self::Qwen3Asr(model) => {
+                let decoder = model.decoder().config();
+                ModelReport {
+                    class: "Qwen3ASRForConditionalGeneration".into(),
+                    parameters: model.parameters(),
+                    layers: decoder.layers,
+                    hidden_size: decoder.size,
+                    vocab_size: decoder.vocabulary,
+                    streaming: false,
+                    look_aheads_ms: Vec::new(),
+                    form: model.form().into(),
+                }
+            }
         }
     }
 
@@ -95,7 +115,7 @@ impl Checkpoint {
     pub fn streaming(&self) -> Result<&Arc<FastConformer>> {
         match self {
             Self::FastConformer(model) => Ok(model),
-            Self::Whisper(_) => {
+            Self::Whisper(_) | Self::Qwen3Asr(_) => {
                 Err(Error::InvalidOption("the checkpoint transcribes whole recordings only, not live".into()))
             }
         }

@@ -28,19 +28,26 @@ pub struct WindowLengths {
     cuts: &'static [(usize, usize)],
     /// Cut at the first pause, not at the longest one.
     first_pause: bool,
+    /// Samples that two windows share where there is no pause between them.
+    overlap: usize,
 }
 
 impl WindowLengths {
     /// For FastConformer checkpoints.
-    pub const UTTERANCES: Self = Self { longest: 24_000 * MS, cuts: &[(8_000 * MS, 200 * MS)], first_pause: false };
+    pub const UTTERANCES: Self =
+        Self { longest: 24_000 * MS, cuts: &[(8_000 * MS, 200 * MS)], first_pause: false, overlap: OVERLAP };
+    /// As [`WindowLengths::UTTERANCES`] for texts without times, whose overlap cannot be found.
+    pub const APART: Self = Self { overlap: 0, ..Self::UTTERANCES };
     /// Near the 30 s that Whisper checkpoints take, shorter where there is a long pause, or no other.
     pub const THIRTY_SECONDS: Self = Self {
         longest: 30_000 * MS,
         cuts: &[(8_000 * MS, 2_000 * MS), (18_000 * MS, 200 * MS), (8_000 * MS, 200 * MS)],
         first_pause: false,
+        overlap: OVERLAP,
     };
     /// A stretch of speech each, up to a pause in which the language may change.
-    pub const STRETCHES: Self = Self { longest: 30_000 * MS, cuts: &[(1_000 * MS, 300 * MS)], first_pause: true };
+    pub const STRETCHES: Self =
+        Self { longest: 30_000 * MS, cuts: &[(1_000 * MS, 300 * MS)], first_pause: true, overlap: OVERLAP };
 }
 
 /// Cuts a stream of samples into windows at pauses, which the detector or, without one, the energy shows.
@@ -125,7 +132,7 @@ impl Chunker {
         let longest = self.lengths.longest;
         (self.audio.len() >= longest).then(|| match self.pause(longest) {
             Some(at) => self.cut(at, 0),
-            None => self.cut(longest, OVERLAP),
+            None => self.cut(longest, self.lengths.overlap),
         })
     }
 
@@ -244,8 +251,8 @@ mod tests {
         windows
     }
 
-    const ALL: [WindowLengths; 3] =
-        [WindowLengths::UTTERANCES, WindowLengths::THIRTY_SECONDS, WindowLengths::STRETCHES];
+    const ALL: [WindowLengths; 4] =
+        [WindowLengths::UTTERANCES, WindowLengths::APART, WindowLengths::THIRTY_SECONDS, WindowLengths::STRETCHES];
 
     #[test]
     fn every_sample_is_in_a_window_once_except_in_overlaps() {

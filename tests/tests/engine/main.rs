@@ -13,6 +13,7 @@ mod guards;
 mod language_model;
 mod listen;
 mod model_memory;
+mod qwen3_asr;
 mod second_pass;
 mod shares;
 mod speakers;

@@ -38,7 +38,7 @@ pub fn compute(
     position: usize,
 ) -> Vec<f32> {
     assert!(arena.extend(pages, position + tokens.len()));
-    model.forward(arena, &[Piece { tokens, position, pages, scores: true }]).unwrap()
+    model.forward(arena, &[Piece { tokens, position, pages, embedded: None, scores: true }]).unwrap()
 }
 
 /// The scores after the last token, computed in pieces of this many.
@@ -141,10 +141,10 @@ fn however_a_prompt_is_cut_and_whatever_runs_beside_it_the_bits_are_the_same() {
             .zip(&lists)
             .map(|(other, pages)| {
                 let position = other.len() - 1;
-                Piece { tokens: &other[position..], position, pages, scores: true }
+                Piece { tokens: &other[position..], position, pages, embedded: None, scores: true }
             })
             .collect();
-        pieces.insert(7, Piece { tokens: &prompt, position: 0, pages: &lists[15], scores: true });
+        pieces.insert(7, Piece { tokens: &prompt, position: 0, pages: &lists[15], embedded: None, scores: true });
         let scores = model.forward(&mut arena, &pieces).unwrap();
         let vocabulary = scores.len() / 16;
         assert!(scores[7 * vocabulary..8 * vocabulary] == whole, "{name}: among others");

@@ -315,6 +315,7 @@ fn assert_texts_side_by_side(name: &str, gpu: &Device, precision: Precision, tol
                     tokens: &prompts[*at][computed[*at]..][..*count],
                     position: computed[*at],
                     pages: &lists[*at],
+                    embedded: None,
                     scores: computed[*at] + count == prompts[*at].len(),
                 })
                 .collect();
@@ -397,7 +398,13 @@ fn steps_that_are_recorded_give_the_scores_of_the_cpu_without_launches() {
             let pieces: Vec<Piece> = lists[first..3]
                 .iter()
                 .zip(&computed[first..])
-                .map(|(pages, position)| Piece { tokens: &token, position: *position, pages, scores: true })
+                .map(|(pages, position)| Piece {
+                    tokens: &token,
+                    position: *position,
+                    pages,
+                    embedded: None,
+                    scores: true,
+                })
                 .collect();
             let (step, launches) = count(|| model.forward(&mut arena, &pieces).unwrap());
             without_launches += usize::from(launches.total() == 0);

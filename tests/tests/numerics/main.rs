@@ -21,6 +21,7 @@ mod pocket_tts;
 mod pocket_tts_gpu;
 mod product;
 mod pytorch_files;
+mod qwen3_asr;
 mod sentiment;
 mod silero;
 mod smart_turn;

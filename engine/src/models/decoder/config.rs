@@ -71,6 +71,8 @@ pub struct Config {
     pub inner: usize,
     /// Number of tokens in the vocabulary.
     pub vocabulary: usize,
+    /// Scores after a token: one for each token of the vocabulary, or of another head's classes.
+    pub outputs: usize,
     /// Epsilon of the norms.
     pub epsilon: f32,
     /// Angle of each pair of values of a head from one position to the next: `[head / 2]`.
@@ -162,15 +164,28 @@ impl Config {
         let bad = |reason: String| Error::Checkpoint { path: path.clone(), reason };
         let text = std::fs::read_to_string(&path).map_err(|error| bad(format!("cannot read: {error}")))?;
         let file: ConfigFile = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+        let ends = generation_ends(dir)?;
+        Self::of_file(file, ends).map_err(bad)
+    }
+
+    /// Reads the part of a larger model's `config.json` that describes its decoder, whose texts end with the tokens `ends`.
+    ///
+    /// # Errors
+    /// The fault, as of [`Config::read`].
+    pub fn of_part(part: serde_json::Value, ends: Vec<u32>) -> std::result::Result<Self, String> {
+        Self::of_file(serde_json::from_value(part).map_err(|error| error.to_string())?, ends)
+    }
+
+    fn of_file(file: ConfigFile, ends: Vec<u32>) -> std::result::Result<Self, String> {
         let name = file.model_type.as_deref().unwrap_or_default();
         let family = Family::of(name).ok_or_else(|| {
-            bad(format!("model_type {name:?} is no language model that is supported: llama, qwen2, qwen3"))
+            format!("model_type {name:?} is no language model that is supported: llama, qwen2, qwen3")
         })?;
         if file.hidden_act != "silu" {
-            return Err(bad(format!("hidden_act {:?} is not supported; silu is", file.hidden_act)));
+            return Err(format!("hidden_act {:?} is not supported; silu is", file.hidden_act));
         }
         if file.use_sliding_window {
-            return Err(bad("use_sliding_window is not supported".into()));
+            return Err("use_sliding_window is not supported".into());
         }
         let head = file.head_dim.unwrap_or_else(|| match family {
             Family::Qwen3 => 128,
@@ -179,7 +194,7 @@ impl Config {
         let rope = file.rope_parameters.or(file.rope_scaling);
         let theta = rope.as_ref().and_then(|rope| rope.rope_theta).or(file.rope_theta).unwrap_or(DEFAULT_THETA);
         let mut end = file.eos_token_id.map(TokenIds::list).unwrap_or_default();
-        end.extend(generation_ends(dir)?);
+        end.extend(ends);
         let mut config = Self {
             family,
             size: file.hidden_size,
@@ -189,6 +204,7 @@ impl Config {
             head,
             inner: file.intermediate_size,
             vocabulary: file.vocab_size,
+            outputs: file.vocab_size,
             epsilon: file.rms_norm_eps,
             frequencies: Vec::new(),
             tied: file.tie_word_embeddings,
@@ -199,10 +215,10 @@ impl Config {
             context: file.max_position_embeddings,
             end,
         };
-        config.complete().map_err(bad)?;
+        config.complete()?;
         config.frequencies = frequencies(head, theta);
         if let Some(rope) = &rope {
-            rope.scale(&mut config.frequencies).map_err(bad)?;
+            rope.scale(&mut config.frequencies)?;
         }
         Ok(config)
     }
@@ -257,6 +273,7 @@ impl Config {
             head,
             inner: integer("feed_forward_length")?,
             vocabulary,
+            outputs: vocabulary,
             epsilon: epsilon as f32,
             frequencies: Vec::new(),
             tied: file.tensor("output.weight").is_none(),
@@ -305,7 +322,7 @@ impl Config {
 }
 
 /// End tokens of `generation_config.json`, which may have more than `config.json`.
-fn generation_ends(dir: &Path) -> Result<Vec<u32>> {
+pub fn generation_ends(dir: &Path) -> Result<Vec<u32>> {
     #[derive(Deserialize)]
     struct GenerationFile {
         eos_token_id: Option<TokenIds>,

@@ -64,7 +64,7 @@ impl GpuNetwork {
     /// # Errors
     /// As [`super::Network::load`].
     pub fn load(config: Arc<Config>, source: TensorSource, precision: Precision, device: &Device) -> Result<Self> {
-        let Config { size, heads, kv_heads, head, inner, vocabulary, .. } = *config;
+        let Config { size, heads, kv_heads, head, inner, vocabulary, outputs, .. } = *config;
         let dtype = weight_type(precision, device);
         let stays_quantised = precision.has_8_bits();
         let precision = if dtype == DType::F16 { Precision::F16 } else { Precision::F32 };
@@ -133,7 +133,7 @@ impl GpuNetwork {
                 None => Linear::for_few_rows(&embeddings, size, None, precision, device),
             }
         } else {
-            stacked(&[("lm_head".into(), vocabulary, plain)], size, false)?
+            stacked(&[("lm_head".into(), outputs, plain)], size, false)?
         };
         let frequencies = source.frequencies(&config)?;
         source.finish()?;
@@ -216,28 +216,35 @@ impl GpuNetwork {
         };
         let ids = pieces.iter().flat_map(|piece| piece.tokens).map(|token| *token as i32).collect();
         let mut width = pages.iter().map(|pages| pages.len()).max().unwrap_or(0);
-        let recorded = pieces.iter().all(|piece| piece.tokens.len() == 1 && piece.scores);
+        let mut replaced = Vec::new();
+        let mut begin = 0;
+        for piece in pieces {
+            replaced.extend(piece.replaced(self.config.size).map(|(from, vectors)| (begin + from, vectors)));
+            begin += piece.tokens.len();
+        }
+        let recorded = replaced.is_empty() && pieces.iter().all(|piece| piece.tokens.len() == 1 && piece.scores);
         if recorded {
             width = recorded_width(width);
         }
         let [of_tokens, of_pages] = PageTables::pack(&tokens, &pages, width);
         let (input, places) = pack_together([of_tokens, of_pages, ids]);
         let count = tokens.len();
-        let hidden = |card: &mut CardPages, input: Tensor<1, Int>| {
+        let hidden = |card: &mut CardPages, input: Tensor<1, Int>, replaced: &[(usize, &[f32])]| {
             let [of_tokens, of_pages, ids] = parts_of(&input, &places);
-            self.hidden(card, &PageTables::with_packed([of_tokens, of_pages], count, width), ids.narrow(0, 0, count))
+            let tables = PageTables::with_packed([of_tokens, of_pages], count, width);
+            self.hidden(card, &tables, self.embed(ids.narrow(0, 0, count), replaced))
         };
         if recorded {
             let mut recordings = card.recordings.take().unwrap_or_else(|| RecordedSteps::new(MOST_SHAPES));
             let inputs = StepInputs { integers: input, values: None };
             // A token's keys and values may be stored twice.
             let step = recordings.run([count, width], inputs, &self.device, <[i32]>::to_vec, |input, _| {
-                StepScores::of(self.output.forward(hidden(card, input)))
+                StepScores::of(self.output.forward(hidden(card, input, &[])))
             });
             card.recordings = Some(recordings);
             return step.map(Some);
         }
-        let normed = hidden(card, upload(input, &self.device));
+        let normed = hidden(card, upload(input, &self.device), &replaced);
         if last.is_empty() {
             // The step ends when the card has computed it.
             return read(normed.narrow(0, 0, 1)).map(|_| None);
@@ -245,8 +252,19 @@ impl GpuNetwork {
         Ok(Some(StepScores::of(self.output.forward(select_rows(normed, &last)))))
     }
 
-    /// The normed output of the last block for each token.
-    fn hidden(&self, card: &mut CardPages, tables: &PageTables, ids: Tensor<1, Int>) -> Tensor<2> {
+    /// The embeddings of tokens, with vectors in place of those from some tokens on: `[tokens, size]`.
+    fn embed(&self, ids: Tensor<1, Int>, replaced: &[(usize, &[f32])]) -> Tensor<2> {
+        let size = self.config.size;
+        let embeddings = self.embeddings.clone().select(0, ids).cast(DType::F32);
+        replaced.iter().fold(embeddings, |x, (from, vectors)| {
+            let rows = vectors.len() / size;
+            let vectors = Tensor::from_data(TensorData::new(vectors.to_vec(), [rows, size]), &self.device);
+            x.slice_assign([*from..from + rows, 0..size], vectors)
+        })
+    }
+
+    /// The normed output of the last block for each embedded token.
+    fn hidden(&self, card: &mut CardPages, tables: &PageTables, mut x: Tensor<2>) -> Tensor<2> {
         let (heads, epsilon) = (self.heads(), self.config.epsilon);
         let mut turn = Turn {
             rotations: self.rotations.clone(),
@@ -254,7 +272,6 @@ impl GpuNetwork {
             epsilon,
             scale: (self.config.head as f32).powf(-0.5),
         };
-        let mut x = self.embeddings.clone().select(0, ids).cast(DType::F32);
         let mut normed: Option<Tensor<2>> = None;
         for (layer, block) in self.blocks.iter().enumerate() {
             let input = normed.take().unwrap_or_else(|| rms_norm(x.clone(), block.norm.clone(), epsilon));

@@ -10,10 +10,10 @@ mod step_scores;
 mod template;
 mod tokenizer;
 
-pub use config::{Config, Family};
+pub use config::{Config, Family, generation_ends};
 pub use gpu::GpuNetwork;
 pub use model::ChatModel;
-pub use network::{Network, Piece};
+pub use network::{Embedded, Network, Piece};
 pub use pages::{CardPages, PageArena, PageList};
 pub use template::{ChatTemplate, TemplateCall, TemplateFunction, TemplateMessage};
 pub use tokenizer::ChatTokenizer;

@@ -23,7 +23,7 @@ use crate::device::is_cpu;
 use crate::error::{Error, Result};
 use crate::load_once::Loaded;
 use crate::weights::gguf::{Gguf, Value};
-use crate::weights::is_later_shard;
+use crate::weights::{Weights, is_later_shard};
 
 /// A language model.
 pub struct ChatModel {
@@ -44,6 +44,22 @@ pub struct ChatModel {
 enum DeviceNetwork {
     Cpu(Box<Network>),
     Gpu(Box<GpuNetwork>),
+}
+
+impl DeviceNetwork {
+    fn load(
+        config: Arc<Config>,
+        source: TensorSource,
+        precision: Precision,
+        device: &Device,
+        most_bytes: Option<u64>,
+    ) -> Result<Self> {
+        let most = most_bytes.unwrap_or(u64::MAX);
+        match is_cpu(device) || !GpuNetwork::fits(&config, precision, device, most) {
+            true => Ok(Self::Cpu(Box::new(Network::load(config, source)?))),
+            false => Ok(Self::Gpu(Box::new(GpuNetwork::load(config, source, precision, device)?))),
+        }
+    }
 }
 
 type LoadNetwork<'a> = &'a dyn Fn(Arc<Config>, TensorSource) -> Result<DeviceNetwork>;
@@ -74,16 +90,7 @@ impl ChatModel {
     /// # Errors
     /// As [`ChatModel::load`].
     pub fn load_on(path: &Path, precision: Precision, device: &Device, most_bytes: Option<u64>) -> Result<Self> {
-        let network = |config: Arc<Config>, source| {
-            let most = most_bytes.unwrap_or(u64::MAX);
-            match is_cpu(device) || !GpuNetwork::fits(&config, precision, device, most) {
-                true => Ok(DeviceNetwork::Cpu(Box::new(Network::load(config, source)?))),
-                false => {
-                    let network = GpuNetwork::load(config, source, precision, device)?;
-                    Ok(DeviceNetwork::Gpu(Box::new(network)))
-                }
-            }
-        };
+        let network = |config, source| DeviceNetwork::load(config, source, precision, device, most_bytes);
         let gguf = if path.is_dir() { only_gguf(path)? } else { Some(path.to_path_buf()) };
         match gguf {
             Some(file) => Self::load_gguf(&file, precision, &network),
@@ -98,6 +105,23 @@ impl ChatModel {
         } else {
             path.extension().is_some_and(|end| end == "gguf")
         }
+    }
+
+    /// The decoder of a larger model in the folder `dir`, as [`ChatModel::load_on`]: its configuration, tokens, and tensors under the names
+    /// of a language model.
+    ///
+    /// # Errors
+    /// As [`ChatModel::load`].
+    pub fn of_part(
+        dir: &Path,
+        (config, tokenizer, weights): (Config, ChatTokenizer, Weights),
+        precision: Precision,
+        device: &Device,
+    ) -> Result<Self> {
+        let network = |config, source| DeviceNetwork::load(config, source, precision, device, None);
+        let marks = [("bos_token", None), ("eos_token", None)];
+        let source = TensorSource::Folder(weights, precision);
+        Self::new(dir, Arc::new(config), tokenizer, None, marks, source, &network)
     }
 
     fn load_folder(dir: &Path, network: LoadNetwork) -> Result<Self> {
@@ -320,7 +344,7 @@ impl ChatModel {
     }
 
     /// Computes the next tokens of sequences and stores their keys and values in an arena of this model. Gives the scores after the last token
-    /// of each piece that wants them: `[pieces, vocabulary]`.
+    /// of each piece that wants them: `[pieces, outputs]`.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.

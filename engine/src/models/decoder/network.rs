@@ -69,8 +69,28 @@ pub struct Piece<'a> {
     pub position: usize,
     /// Pages with room for all of them.
     pub pages: &'a PageList,
+    /// Vectors in place of the embeddings of some tokens of the sequence.
+    pub embedded: Option<&'a Embedded>,
     /// The scores after the last token are wanted.
     pub scores: bool,
+}
+
+/// Vectors in place of the embeddings of a run of a sequence's tokens, such as those of audio.
+pub struct Embedded {
+    /// Position of the first of these tokens.
+    pub first: usize,
+    /// `[tokens, size]`
+    pub vectors: Vec<f32>,
+}
+
+impl Piece<'_> {
+    /// The vectors in place of embeddings, and the first of the piece's tokens that has one.
+    pub fn replaced(&self, size: usize) -> Option<(usize, &[f32])> {
+        let Embedded { first, vectors } = self.embedded?;
+        let end = self.position + self.tokens.len();
+        let [from, to] = [self.position, end].map(|position| position.saturating_sub(*first).min(vectors.len() / size));
+        (from < to).then(|| (first + from - self.position, &vectors[from * size..to * size]))
+    }
 }
 
 impl Network {
@@ -79,7 +99,7 @@ impl Network {
     /// # Errors
     /// [`crate::Error::Weights`] for a tensor that is missing, has another shape, or is left over.
     pub fn load(config: Arc<Config>, source: TensorSource) -> Result<Self> {
-        let Config { size, heads, kv_heads, head, inner, vocabulary, .. } = *config;
+        let Config { size, heads, kv_heads, head, inner, vocabulary, outputs, .. } = *config;
         let turned = source.turned(&config);
         let projection = |name: &str, shape: [usize; 2], bias: bool, order: RowOrder| -> Result<Projection> {
             let weight = source.matrix(&format!("{name}.weight"), shape, order)?;
@@ -120,7 +140,7 @@ impl Network {
             source.ignore("lm_head.weight");
             None
         } else {
-            Some(source.matrix("lm_head.weight", [vocabulary, size], RowOrder::Published)?)
+            Some(source.matrix("lm_head.weight", [outputs, size], RowOrder::Published)?)
         };
         let frequencies = source.frequencies(&config)?;
         source.finish()?;
@@ -143,7 +163,7 @@ impl Network {
     }
 
     /// Computes the next tokens of sequences and stores their keys and values. Gives the scores after the last token of each piece
-    /// that wants them: `[pieces, vocabulary]`.
+    /// that wants them: `[pieces, outputs]`.
     pub fn forward(&self, arena: &mut PageArena, pieces: &[Piece]) -> Vec<f32> {
         thread_pool::run(|pool| self.run(pool, arena, pieces))
     }
@@ -155,6 +175,13 @@ impl Network {
         let mut x = vec![0f32; tokens.len() * size];
         rows.extend(x.chunks_exact_mut(size).zip(tokens.iter().copied()));
         pool.for_each_item(&mut rows, |_, (x, token)| x.copy_from_slice(&self.embeddings.output(*token as usize)));
+        let mut begin = 0;
+        for piece in pieces {
+            if let Some((from, vectors)) = piece.replaced(size) {
+                x[(begin + from) * size..][..vectors.len()].copy_from_slice(vectors);
+            }
+            begin += piece.tokens.len();
+        }
         let positions: Vec<usize> =
             pieces.iter().flat_map(|piece| piece.position..piece.position + piece.tokens.len()).collect();
         let rotations = self.rotations(pool, &positions);

@@ -38,8 +38,8 @@ impl RowOrder {
 
 /// An open checkpoint.
 pub enum TensorSource {
-    /// `model.safetensors`, or shards with an index, or GGUF with the published names.
-    Folder(Weights),
+    /// `model.safetensors`, or shards with an index, or GGUF with the published names; the CPU's matrices get this precision.
+    Folder(Weights, Precision),
     /// One GGUF file, or one in shards, as llama.cpp names its tensors.
     File(GgufTensors),
 }
@@ -57,7 +57,7 @@ impl TensorSource {
     /// # Errors
     /// As [`Weights::open`].
     pub fn folder(dir: &Path) -> Result<Self> {
-        Weights::open(dir, &Device::flex()).map(Self::Folder)
+        Ok(Self::Folder(Weights::open(dir, &Device::flex())?, Precision::F32))
     }
 
     /// Takes the weights of a GGUF file, as which products have them: [`Precision::Int8`] rounds their inputs.
@@ -68,7 +68,7 @@ impl TensorSource {
     /// Number of values in all tensors.
     pub fn parameters(&self) -> usize {
         match self {
-            Self::Folder(weights) => weights.parameters(),
+            Self::Folder(weights, _) => weights.parameters(),
             Self::File(tensors) => tensors.file.parameters(),
         }
     }
@@ -76,7 +76,7 @@ impl TensorSource {
     /// The format and types of the tensors, such as `GGUF, F32 and Q8_0`.
     pub fn form(&self) -> String {
         match self {
-            Self::Folder(weights) => weights.form(),
+            Self::Folder(weights, _) => weights.form(),
             Self::File(tensors) => {
                 let infos = tensors.file.names().filter_map(|name| tensors.file.tensor(name));
                 let types: BTreeSet<String> = infos.map(|info| format!("{:?}", info.kind)).collect();
@@ -92,6 +92,9 @@ impl TensorSource {
     pub fn matrix(&self, name: &str, [outputs, inputs]: [usize; 2], order: RowOrder) -> Result<Matrix> {
         match self {
             Self::File(tensors) if tensors.is_in_runs(name) => tensors.matrix(name, [outputs, inputs], order),
+            Self::Folder(_, precision) if precision.has_8_bits() => {
+                Ok(Matrix::new(&self.values(name, [outputs, inputs], order)?, inputs, outputs, *precision))
+            }
             _ => {
                 let values = self.values(name, [outputs, inputs], order)?;
                 Ok(Matrix::Floats(PackedMatrix::new(&values, inputs, outputs, Precision::F32)))
@@ -120,7 +123,7 @@ impl TensorSource {
     /// As [`TensorSource::matrix`].
     pub fn values(&self, name: &str, [outputs, inputs]: [usize; 2], order: RowOrder) -> Result<Vec<f32>> {
         match self {
-            Self::Folder(weights) => {
+            Self::Folder(weights, _) => {
                 let (scope, own) = name.rsplit_once('.').unwrap_or(("", name));
                 weights.scope(scope).values(own, &[outputs, inputs])
             }
@@ -150,7 +153,7 @@ impl TensorSource {
     /// As [`TensorSource::matrix`].
     pub fn vector(&self, name: &str, length: usize, order: RowOrder) -> Result<Vec<f32>> {
         match self {
-            Self::Folder(weights) => {
+            Self::Folder(weights, _) => {
                 let (scope, own) = name.rsplit_once('.').unwrap_or(("", name));
                 weights.scope(scope).values(own, &[length])
             }
@@ -185,7 +188,7 @@ impl TensorSource {
 
     /// Marks a tensor of a folder, if present, as known and unused.
     pub fn ignore(&self, name: &str) {
-        if let Self::Folder(weights) = self {
+        if let Self::Folder(weights, _) = self {
             let (scope, own) = name.rsplit_once('.').unwrap_or(("", name));
             weights.scope(scope).ignore(own);
         }
@@ -197,7 +200,7 @@ impl TensorSource {
     /// [`Error::Weights`], which names the first unused tensor.
     pub fn finish(self) -> Result<()> {
         match self {
-            Self::Folder(weights) => weights.finish(),
+            Self::Folder(weights, _) => weights.finish(),
             Self::File(GgufTensors { file, taken, .. }) => {
                 let taken = taken.into_inner();
                 let left: Vec<&str> = file.names().filter(|name| !taken.contains(*name)).collect();

@@ -43,6 +43,8 @@ impl BlockForm {
         key_bias: Bias::Without,
         activation: Activation::Gelu,
     };
+    /// The audio encoder of `Qwen3ASRForConditionalGeneration`
+    pub const QWEN3_ASR: Self = Self { key_bias: Bias::With, ..Self::WHISPER };
     /// `CohereAsrForConditionalGeneration` and `CanaryForConditionalGeneration`
     pub const CONFORMER: Self = Self {
         own_norm: "input_layernorm",

@@ -54,8 +54,9 @@ struct BurnConvolution {
     stride: usize,
 }
 
+/// A block of self-attention and a feed-forward module, each added to its input.
 #[derive(Clone, Debug)]
-struct Block {
+pub struct Block {
     attention_norm: LayerNorm,
     attention: Attention,
     feed_forward: FeedForward,
@@ -107,6 +108,27 @@ impl FeedForward {
     }
 }
 
+impl Block {
+    /// Reads a block; 8 bits are for the CPU alone, 16 for GPUs.
+    ///
+    /// # Errors
+    /// As [`Scope::values`].
+    pub fn load(scope: &Scope, form: &BlockForm, config: &EncoderConfig, precision: Precision) -> Result<Self> {
+        let EncoderConfig { size, heads, inner, .. } = *config;
+        Ok(Self {
+            attention_norm: LayerNorm::load(&scope.scope(form.own_norm), size)?,
+            attention: Attention::load(&scope.scope("self_attn"), form, size, heads, [precision, precision])?,
+            feed_forward: FeedForward::load(scope, form, [size, inner], precision)?,
+        })
+    }
+
+    /// Applies the block to `[rows, frames, size]`.
+    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        let normed = self.attention_norm.forward(x.clone());
+        self.feed_forward.forward_added(self.attention.self_attention([x, normed], self.feed_forward.norm()))
+    }
+}
+
 impl Convolution {
     fn load(scope: &Scope, inputs: usize, size: usize, stride: usize, precision: Precision) -> Result<Self> {
         if !is_cpu(scope.device()) {
@@ -137,16 +159,9 @@ impl Encoder {
     /// # Errors
     /// As [`Scope::values`].
     pub fn load(scope: &Scope, config: &EncoderConfig, precision: Precision) -> Result<Self> {
-        let (size, form) = (config.size, &BlockForm::WHISPER);
+        let size = config.size;
         let inner = if precision == Precision::F16 { precision } else { Precision::F32 };
-        let block = |at: usize| {
-            let scope = scope.scope(format!("layers.{at}"));
-            Ok(Block {
-                attention_norm: LayerNorm::load(&scope.scope(form.own_norm), size)?,
-                attention: Attention::load(&scope.scope("self_attn"), form, size, config.heads, [inner, inner])?,
-                feed_forward: FeedForward::load(&scope, form, [size, config.inner], inner)?,
-            })
-        };
+        let block = |at: usize| Block::load(&scope.scope(format!("layers.{at}")), &BlockForm::WHISPER, config, inner);
         let numbers = 0..config.layers;
         let body = if precision.has_8_bits() && is_cpu(scope.device()) && Int8Matrix::is_fast() {
             let rounded = |at: usize| RoundedBlock::load(&scope.scope(format!("layers.{at}")), config);
@@ -180,11 +195,7 @@ impl Encoder {
             Body::Rounded(_, rounded) => return rounded::apply(&rounded[blocks], x),
             Body::Full(_, full) => &full[blocks],
         };
-        full.iter().fold(x, |x, block| {
-            let normed = block.attention_norm.forward(x.clone());
-            let norm = block.feed_forward.norm();
-            block.feed_forward.forward_added(block.attention.self_attention([x, normed], norm))
-        })
+        full.iter().fold(x, |x, block| block.forward(x))
     }
 
     fn blocks(&self) -> usize {

@@ -68,28 +68,34 @@ impl Vocabulary {
 
     /// Decodes tokens to words.
     pub fn words(&self, tokens: &[u32]) -> Vec<WordTokens> {
-        words(self.characters(tokens))
+        words_of(tokens.iter().map(|token| (*token < self.end).then(|| self.bytes(*token))))
     }
+}
 
-    /// Groups tokens to whole characters: tokens that share a character stay together.
-    fn characters(&self, tokens: &[u32]) -> Vec<WordTokens> {
-        let mut found: Vec<WordTokens> = Vec::new();
-        let (mut bytes, mut places) = (Vec::new(), Vec::new());
-        for (place, token) in tokens.iter().enumerate().filter(|(_, token)| **token < self.end) {
-            bytes.extend_from_slice(self.bytes(*token));
-            places.push(place);
-            // An incomplete character waits for the next token; invalid bytes do not.
-            let waits = std::str::from_utf8(&bytes).is_err_and(|error| error.error_len().is_none());
-            if !waits {
-                let text = String::from_utf8_lossy(&std::mem::take(&mut bytes)).into_owned();
-                found.push(WordTokens::new(text, std::mem::take(&mut places)));
-            }
+/// Groups the tokens of a text, of which these are the bytes, to words; control tokens have none.
+pub fn words_of<'a>(tokens: impl Iterator<Item = Option<&'a [u8]>>) -> Vec<WordTokens> {
+    words(characters(tokens))
+}
+
+/// Groups tokens to whole characters: tokens that share a character stay together.
+fn characters<'a>(tokens: impl Iterator<Item = Option<&'a [u8]>>) -> Vec<WordTokens> {
+    let mut found: Vec<WordTokens> = Vec::new();
+    let (mut bytes, mut places) = (Vec::new(), Vec::new());
+    for (place, token) in tokens.enumerate() {
+        let Some(token) = token else { continue };
+        bytes.extend_from_slice(token);
+        places.push(place);
+        // An incomplete character waits for the next token; invalid bytes do not.
+        let waits = std::str::from_utf8(&bytes).is_err_and(|error| error.error_len().is_none());
+        if !waits {
+            let text = String::from_utf8_lossy(&std::mem::take(&mut bytes)).into_owned();
+            found.push(WordTokens::new(text, std::mem::take(&mut places)));
         }
-        if !places.is_empty() {
-            found.push(WordTokens::new(String::from_utf8_lossy(&bytes).into_owned(), places));
-        }
-        found
     }
+    if !places.is_empty() {
+        found.push(WordTokens::new(String::from_utf8_lossy(&bytes).into_owned(), places));
+    }
+    found
 }
 
 /// Joins characters to words, which begin at a space; in scripts without spaces each is a word of its own.

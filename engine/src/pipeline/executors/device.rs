@@ -7,6 +7,7 @@ use burn::tensor::Device;
 use super::diarizer::{self, DiarizerExecutor};
 use super::language::{LanguageBatchKey, LanguageExecutor, LanguageOutput, LanguageRequest};
 use super::live::{LiveAudio, LiveBatchKey, LiveExecutor, LiveRequest, StepOutput};
+use super::qwen3_asr::{self, Qwen3AsrExecutor};
 use super::second_pass::{
     SecondPassBatchKey, SecondPassExecutor, SecondPassInput, SecondPassOutput, SecondPassRequest,
 };
@@ -27,6 +28,7 @@ pub struct DeviceExecutor {
     live: LiveExecutor,
     transducer: TransducerExecutor,
     whisper: WhisperExecutor,
+    qwen3_asr: Qwen3AsrExecutor,
     voice: VoiceExecutor,
     diarizer: DiarizerExecutor,
     language: LanguageExecutor,
@@ -41,6 +43,7 @@ enum Family {
     Live,
     Transducer,
     Whisper,
+    Qwen3Asr,
     Voice,
     Diarizer,
     Language,
@@ -56,6 +59,8 @@ pub enum StreamRequest {
     Transducer(transducer::TransducerRequest),
     /// A recording, by a Whisper checkpoint.
     Whisper(whisper::WhisperRequest),
+    /// A recording, by a Qwen3-ASR checkpoint.
+    Qwen3Asr(qwen3_asr::Qwen3AsrRequest),
     /// The voices of a recording.
     Voice(voice::VoiceRequest),
     /// The speakers of a recording, by a diarizer.
@@ -76,6 +81,8 @@ pub enum StreamInput {
     Transducer(transducer::TransducerInput),
     /// A window.
     Whisper(whisper::WhisperInput),
+    /// The samples of a window.
+    Qwen3Asr(Vec<f32>),
     /// A window of a voice.
     Voice(voice::VoiceInput),
     /// Mel frames for a diarizer.
@@ -94,6 +101,8 @@ pub enum StreamOutput {
     Transducer(transducer::StepOutput),
     /// Of a recording, by a Whisper checkpoint.
     Whisper(Vec<whisper::TranscribedWindow>),
+    /// Of a recording, by a Qwen3-ASR checkpoint.
+    Qwen3Asr(Vec<qwen3_asr::WrittenWindow>),
     /// Of the voices of a recording.
     Voice(voice::Embeddings),
     /// Of a diarizer.
@@ -115,6 +124,8 @@ pub enum BatchKey {
     Transducer(transducer::TransducerBatchKey),
     /// Of recordings, by a Whisper checkpoint.
     Whisper(whisper::WhisperBatchKey),
+    /// Of recordings, by a Qwen3-ASR checkpoint.
+    Qwen3Asr(qwen3_asr::Qwen3AsrBatchKey),
     /// Of the voices of recordings.
     Voice(voice::VoiceBatchKey),
     /// Of diarized recordings.
@@ -159,6 +170,7 @@ impl BatchExecutor for DeviceExecutor {
             StreamRequest::Live(request) => self.live.open(slot, request).map(|()| Family::Live)?,
             StreamRequest::Transducer(request) => self.transducer.open(slot, request).map(|()| Family::Transducer)?,
             StreamRequest::Whisper(request) => self.whisper.open(slot, request).map(|()| Family::Whisper)?,
+            StreamRequest::Qwen3Asr(request) => self.qwen3_asr.open(slot, request).map(|()| Family::Qwen3Asr)?,
             StreamRequest::Voice(request) => self.voice.open(slot, request).map(|()| Family::Voice)?,
             StreamRequest::Diarizer(request) => self.diarizer.open(slot, request).map(|()| Family::Diarizer)?,
             StreamRequest::Language(request) => self.language.open(slot, *request).map(|()| Family::Language)?,
@@ -174,6 +186,7 @@ impl BatchExecutor for DeviceExecutor {
             (Some(Family::Live), StreamInput::Live(input)) => self.live.push(slot, input),
             (Some(Family::Transducer), StreamInput::Transducer(input)) => self.transducer.push(slot, input),
             (Some(Family::Whisper), StreamInput::Whisper(input)) => self.whisper.push(slot, input),
+            (Some(Family::Qwen3Asr), StreamInput::Qwen3Asr(input)) => self.qwen3_asr.push(slot, input),
             (Some(Family::Voice), StreamInput::Voice(input)) => self.voice.push(slot, input),
             (Some(Family::Diarizer), StreamInput::Diarizer(input)) => self.diarizer.push(slot, input),
             (Some(Family::Speech), StreamInput::Speech(input)) => self.speech.push(slot, input),
@@ -187,6 +200,7 @@ impl BatchExecutor for DeviceExecutor {
             Some(Family::Live) => self.live.finish(slot),
             Some(Family::Transducer) => self.transducer.finish(slot),
             Some(Family::Whisper) => self.whisper.finish(slot),
+            Some(Family::Qwen3Asr) => self.qwen3_asr.finish(slot),
             Some(Family::Voice) => self.voice.finish(slot),
             Some(Family::Diarizer) => self.diarizer.finish(slot),
             Some(Family::Language) => self.language.finish(slot),
@@ -201,6 +215,7 @@ impl BatchExecutor for DeviceExecutor {
             Some(Family::Live) => self.live.close(slot),
             Some(Family::Transducer) => self.transducer.close(slot),
             Some(Family::Whisper) => self.whisper.close(slot),
+            Some(Family::Qwen3Asr) => self.qwen3_asr.close(slot),
             Some(Family::Voice) => self.voice.close(slot),
             Some(Family::Diarizer) => self.diarizer.close(slot),
             Some(Family::Language) => self.language.close(slot),
@@ -215,6 +230,7 @@ impl BatchExecutor for DeviceExecutor {
             Family::Live => self.live.next_step(slot).map(BatchKey::Live),
             Family::Transducer => self.transducer.next_step(slot).map(BatchKey::Transducer),
             Family::Whisper => self.whisper.next_step(slot).map(BatchKey::Whisper),
+            Family::Qwen3Asr => self.qwen3_asr.next_step(slot).map(BatchKey::Qwen3Asr),
             Family::Voice => self.voice.next_step(slot).map(BatchKey::Voice),
             Family::Diarizer => self.diarizer.next_step(slot).map(BatchKey::Diarizer),
             Family::Language => self.language.next_step(slot).map(BatchKey::Language),
@@ -231,7 +247,12 @@ impl BatchExecutor for DeviceExecutor {
             Family::Live => self.live.waiting_since(slot),
             Family::Speech => self.speech.waiting_since(slot),
             Family::SecondPass => self.second_pass.waiting_since(slot),
-            Family::Transducer | Family::Whisper | Family::Voice | Family::Diarizer | Family::Language => None,
+            Family::Transducer
+            | Family::Whisper
+            | Family::Qwen3Asr
+            | Family::Voice
+            | Family::Diarizer
+            | Family::Language => None,
         }
     }
 
@@ -240,6 +261,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Live(key) => self.live.budget(key),
             BatchKey::Transducer(key) => self.transducer.budget(key),
             BatchKey::Whisper(key) => self.whisper.budget(key),
+            BatchKey::Qwen3Asr(key) => self.qwen3_asr.budget(key),
             BatchKey::Voice(key) => self.voice.budget(key),
             BatchKey::Diarizer(key) => self.diarizer.budget(key),
             BatchKey::Language(key) => self.language.budget(key),
@@ -253,6 +275,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Live(key) => self.live.max_batch(key),
             BatchKey::Transducer(key) => self.transducer.max_batch(key),
             BatchKey::Whisper(key) => self.whisper.max_batch(key),
+            BatchKey::Qwen3Asr(key) => self.qwen3_asr.max_batch(key),
             BatchKey::Voice(key) => self.voice.max_batch(key),
             BatchKey::Diarizer(key) => self.diarizer.max_batch(key),
             BatchKey::Language(key) => self.language.max_batch(key),
@@ -266,6 +289,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Live(key) => self.live.step_name(key),
             BatchKey::Transducer(key) => self.transducer.step_name(key),
             BatchKey::Whisper(key) => self.whisper.step_name(key),
+            BatchKey::Qwen3Asr(key) => self.qwen3_asr.step_name(key),
             BatchKey::Voice(key) => self.voice.step_name(key),
             BatchKey::Diarizer(key) => self.diarizer.step_name(key),
             BatchKey::Language(key) => self.language.step_name(key),
@@ -277,14 +301,15 @@ impl BatchExecutor for DeviceExecutor {
     fn family(&self, key: BatchKey) -> usize {
         // No number of one executor is another's.
         match key {
-            BatchKey::Live(key) => 8 * self.live.family(key),
-            BatchKey::Transducer(key) => 8 * self.transducer.family(key) + 1,
-            BatchKey::Whisper(key) => 8 * self.whisper.family(key) + 2,
-            BatchKey::Voice(key) => 8 * self.voice.family(key) + 3,
-            BatchKey::Language(key) => 8 * self.language.family(key) + 4,
-            BatchKey::Speech(key) => 8 * self.speech.family(key) + 5,
-            BatchKey::Diarizer(key) => 8 * self.diarizer.family(key) + 6,
-            BatchKey::SecondPass(key) => 8 * self.second_pass.family(key) + 7,
+            BatchKey::Live(key) => 9 * self.live.family(key),
+            BatchKey::Transducer(key) => 9 * self.transducer.family(key) + 1,
+            BatchKey::Whisper(key) => 9 * self.whisper.family(key) + 2,
+            BatchKey::Qwen3Asr(key) => 9 * self.qwen3_asr.family(key) + 8,
+            BatchKey::Voice(key) => 9 * self.voice.family(key) + 3,
+            BatchKey::Language(key) => 9 * self.language.family(key) + 4,
+            BatchKey::Speech(key) => 9 * self.speech.family(key) + 5,
+            BatchKey::Diarizer(key) => 9 * self.diarizer.family(key) + 6,
+            BatchKey::SecondPass(key) => 9 * self.second_pass.family(key) + 7,
         }
     }
 
@@ -300,6 +325,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Live(key) => self.live.rows(key, slots, most),
             BatchKey::Transducer(key) => self.transducer.rows(key, slots, most),
             BatchKey::Whisper(key) => self.whisper.rows(key, slots, most),
+            BatchKey::Qwen3Asr(key) => self.qwen3_asr.rows(key, slots, most),
             BatchKey::Voice(key) => self.voice.rows(key, slots, most),
             BatchKey::Diarizer(key) => self.diarizer.rows(key, slots, most),
             BatchKey::Language(key) => self.language.rows(key, slots, most),
@@ -313,6 +339,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Live(key) => wrap(self.live.step(key, slots, most)?, StreamOutput::Live),
             BatchKey::Transducer(key) => wrap(self.transducer.step(key, slots, most)?, StreamOutput::Transducer),
             BatchKey::Whisper(key) => wrap(self.whisper.step(key, slots, most)?, StreamOutput::Whisper),
+            BatchKey::Qwen3Asr(key) => wrap(self.qwen3_asr.step(key, slots, most)?, StreamOutput::Qwen3Asr),
             BatchKey::Voice(key) => wrap(self.voice.step(key, slots, most)?, StreamOutput::Voice),
             BatchKey::Diarizer(key) => wrap(self.diarizer.step(key, slots, most)?, StreamOutput::Diarizer),
             BatchKey::Language(key) => wrap(self.language.step(key, slots, most)?, StreamOutput::Language),
@@ -326,6 +353,7 @@ impl BatchExecutor for DeviceExecutor {
             BatchKey::Live(key) => self.live.undo(key, slots),
             BatchKey::Transducer(key) => self.transducer.undo(key, slots),
             BatchKey::Whisper(key) => self.whisper.undo(key, slots),
+            BatchKey::Qwen3Asr(key) => self.qwen3_asr.undo(key, slots),
             BatchKey::Voice(key) => self.voice.undo(key, slots),
             BatchKey::Diarizer(key) => self.diarizer.undo(key, slots),
             BatchKey::Language(key) => self.language.undo(key, slots),
@@ -377,6 +405,17 @@ impl StreamOutput {
         match self {
             Self::Whisper(windows) => Ok(windows),
             _ => Err(Error::internal("the output is not of a Whisper recording")),
+        }
+    }
+
+    /// The output for a recording by a Qwen3-ASR checkpoint.
+    ///
+    /// # Errors
+    /// As [`StreamOutput::live`].
+    pub fn qwen3_asr(self) -> Result<Vec<qwen3_asr::WrittenWindow>> {
+        match self {
+            Self::Qwen3Asr(windows) => Ok(windows),
+            _ => Err(Error::internal("the output is not of a Qwen3-ASR recording")),
         }
     }
 

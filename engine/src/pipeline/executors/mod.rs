@@ -4,6 +4,7 @@
 //! - `live`: live streams of a transducer.
 //! - `transducer`: recordings by a transducer.
 //! - `whisper`: recordings by Whisper.
+//! - `qwen3_asr`: recordings by Qwen3-ASR.
 //! - `voice`: speaker embeddings.
 //! - `diarizer`: the activity of speakers.
 //! - [`language`]: answers of language models.
@@ -17,6 +18,7 @@ pub(crate) mod diarizer;
 pub(crate) mod groups;
 pub mod language;
 pub(crate) mod live;
+pub(crate) mod qwen3_asr;
 pub(crate) mod second_pass;
 mod shares;
 pub(crate) mod speech;

@@ -51,7 +51,8 @@ impl OfflineModel {
     /// A checkpoint with the options of a session.
     ///
     /// # Errors
-    /// [`Error::Language`] for a language that the checkpoint lacks; those of its tokenizer for keyterms.
+    /// [`Error::Language`] for a language that the checkpoint lacks; [`Error::InvalidOption`] for a class that reads recordings alone; those
+    /// of its tokenizer for keyterms.
     pub fn new(checkpoint: &Checkpoint, options: &ListenOptions) -> Result<Self> {
         let spoken = options.language.as_deref();
         Ok(match checkpoint {
@@ -60,6 +61,11 @@ impl OfflineModel {
                 prompt: keyterm_prompt(model, &options.keyterms, spoken.filter(|_| options.medical_mode))?,
                 model: model.clone(),
             },
+            Checkpoint::Qwen3Asr(_) => {
+                let reason =
+                    "Qwen3-ASR reads no live turns again; the second pass takes a Whisper or FastConformer checkpoint";
+                return Err(Error::InvalidOption(reason.into()));
+            }
             Checkpoint::FastConformer(model) => {
                 let terms = ExpectedTerms::new(&options.keyterms, options.medical_mode, spoken);
                 let group = BatchGroup {

@@ -1,6 +1,7 @@
 //! A recording to a transcript, by the family of its checkpoint.
 
 mod progress;
+pub(crate) mod qwen3_asr;
 pub(crate) mod speaker_labels;
 pub mod transducer;
 mod unwritten;

@@ -262,6 +262,7 @@ impl BatchExecutor for LanguageExecutor {
                 tokens: &sequence.tokens[sequence.computed..end],
                 position: sequence.computed,
                 pages: &sequence.pages,
+                embedded: None,
                 scores: end == sequence.tokens.len(),
             });
         }
