@@ -10,7 +10,7 @@ done
 mkdir -p "$1"
 out="$(cd "$1" && pwd)"
 program="${2:-${CARGO_TARGET_DIR:-target}/release/auricle}"
-[ $# -ge 2 ] || cargo build --release --locked --bin auricle
+[ $# -ge 2 ] || cargo build --release --locked --bin auricle --features webrtc
 
 version="$("$program" --version | cut -d ' ' -f 2)"
 machine="$(readelf -h "$program" | grep -q X86-64 && echo x86_64 || echo aarch64)"

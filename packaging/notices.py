@@ -23,7 +23,7 @@ def cargo(*arguments):
 
 def program():
     """The packages that are linked into the program, by name and version, and the packages that each of them uses."""
-    metadata = json.loads(cargo("metadata", "--format-version", "1", "--locked"))
+    metadata = json.loads(cargo("metadata", "--format-version", "1", "--locked", "--features", "auricle/webrtc"))
     packages = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
     open_ids = [id for id in metadata["workspace_members"] if packages[id]["name"] == "auricle"]

@@ -2,6 +2,8 @@
 //! capitals) or as flags. Flags win over the environment, which wins over the file. Values are checked at start.
 
 use std::net::{IpAddr, SocketAddr};
+#[cfg(feature = "webrtc")]
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use auricle_engine::{DeviceChoice, LanguageModelChoice, Precision, SecondPass, TaggerChoice, TurnDetectorChoice};
@@ -109,6 +111,13 @@ pub struct Config {
     pub live_session_seconds: u32,
     /// A live session without audio for this time is ended.
     pub live_idle_seconds: u32,
+    /// Address of the UDP sockets of calls over WebRTC. Default: all addresses of the machine.
+    pub webrtc_listen: Option<IpAddr>,
+    /// The first and the last port of these sockets, of which each call has one. Default: any that is free.
+    pub webrtc_ports: Option<[u16; 2]>,
+    /// The address by which clients reach these sockets, where a router or a container translates it. Default: the machine's own towards
+    /// the client.
+    pub webrtc_public_ip: Option<IpAddr>,
     /// Silence that ends a turn.
     pub turn_silence_ms: u32,
     /// Silence that ends a turn whose speaker has finished, as the turn detector hears it. Default: `turn_silence_ms`.
@@ -290,6 +299,9 @@ impl Default for Config {
             language_cache_bytes: 1 << 30,
             live_session_seconds: 3300,
             live_idle_seconds: 60,
+            webrtc_listen: None,
+            webrtc_ports: None,
+            webrtc_public_ip: None,
             turn_silence_ms: 700,
             turn_finished_silence_ms: None,
             live_language_model: true,
@@ -370,7 +382,7 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 91] = [
+const KEYS: [&str; 94] = [
     "data",
     "models",
     "device",
@@ -414,6 +426,9 @@ const KEYS: [&str; 91] = [
     "language_cache_bytes",
     "live_session_seconds",
     "live_idle_seconds",
+    "webrtc_listen",
+    "webrtc_ports",
+    "webrtc_public_ip",
     "turn_silence_ms",
     "turn_finished_silence_ms",
     "live_language_model",
@@ -497,6 +512,12 @@ impl Config {
     /// A line that names the precisions.
     pub fn precision_choice(&self) -> Result<Option<Precision>, String> {
         precision_choice(&self.precision).map_err(|error| format!("settings: precision: {error}"))
+    }
+
+    /// The ports of calls.
+    #[cfg(feature = "webrtc")]
+    pub fn webrtc_port_range(&self) -> RangeInclusive<u16> {
+        self.webrtc_ports.map_or(0..=0, |[first, last]| first..=last)
     }
 
     /// The tagger of personal words.
@@ -587,6 +608,12 @@ impl Config {
         }
         if self.turn_finished_silence_ms.is_some_and(|ms| !(200..=self.turn_silence_ms).contains(&ms)) {
             return Err("settings: turn_finished_silence_ms must be 200 to turn_silence_ms".into());
+        }
+        if self.webrtc_ports.is_some_and(|[first, last]| first == 0 || first > last) {
+            return Err("settings: webrtc_ports must be the first and the last port, such as [50000, 50199]".into());
+        }
+        if self.webrtc_public_ip.is_some_and(|address| address.is_unspecified()) {
+            return Err("settings: webrtc_public_ip must be the address that clients send to".into());
         }
         if let Some(address) = self.wyoming.filter(|address| !address.ip().is_loopback())
             && self.wyoming_account.is_none()
@@ -718,6 +745,11 @@ mod tests {
             ("device = \"tpu\"", "device"),
             ("precision = \"quarter\"", "precision"),
             ("trusted_proxies = [\"proxy\"]", "trusted_proxies"),
+            ("webrtc_ports = [50199, 50000]", "webrtc_ports"),
+            ("webrtc_ports = [0, 0]", "webrtc_ports"),
+            ("webrtc_ports = 50000", "webrtc_ports"),
+            ("webrtc_public_ip = \"0.0.0.0\"", "webrtc_public_ip"),
+            ("webrtc_listen = \"here\"", "webrtc_listen"),
             ("operators = [\"ops\"]", "operators"),
             ("operators = \"ops@example.com\"", "expected a list, such as [\"a\", \"b\"], in `operators`"),
             ("job_workers = 0", "job_workers"),

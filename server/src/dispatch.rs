@@ -24,6 +24,9 @@ use crate::ids;
 use crate::routes::{RouteMatch, Router, Surface};
 use crate::state::AppState;
 
+/// Calls of pages.
+const CALLS: &str = "/v1/realtime/calls";
+
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Answers the requests of one listener.
@@ -144,8 +147,8 @@ impl RequestHandler for Dispatcher {
         let route = matched.path();
         let span = tracing::info_span!("request", id = %id);
         let mut response = self.respond(matched, peer, request).instrument(span.clone()).await;
-        if self.router.serves(Surface::Storage) {
-            // Any web page may upload files and must be able to read the errors.
+        if self.router.serves(Surface::Storage) || route == CALLS {
+            // Any web page may upload files or call, and must be able to read the errors.
             response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         }
         if let Ok(value) = HeaderValue::from_str(&id) {

@@ -105,6 +105,7 @@ pub fn frames(runtime: &Runtime, bytes: &[u8]) -> (Vec<usize>, Option<u16>) {
                 match socket.next().await {
                     ClientMessage::Binary(bytes) | ClientMessage::Ping(bytes) => lengths.push(bytes.len()),
                     ClientMessage::Text(text) => lengths.push(text.len()),
+                    ClientMessage::Audio(samples) => lengths.push(samples.len()),
                     ClientMessage::Close(code) => return (lengths, code),
                     ClientMessage::ProtocolError(code) => return (lengths, Some(code)),
                     ClientMessage::Disconnected => return (lengths, None),

@@ -73,6 +73,9 @@ pub enum ResponseContent {
     /// Sound of one of these content types.
     Sound(&'static [&'static str]),
     Empty,
+    /// 201 with text of this content type.
+    #[cfg(feature = "webrtc")]
+    CreatedText(&'static str),
     /// The connection becomes a WebSocket.
     Upgrade,
 }
@@ -125,6 +128,12 @@ impl OperationDoc {
 
     const fn takes_bytes(mut self, schema: &'static str) -> Self {
         self.request_type = "application/octet-stream";
+        self.takes(schema)
+    }
+
+    #[cfg(feature = "webrtc")]
+    const fn takes_sdp(mut self, schema: &'static str) -> Self {
+        self.request_type = "application/sdp";
         self.takes(schema)
     }
 
@@ -689,6 +698,40 @@ pub static ROUTES: &[Route] = &[
                 .fails(&[426]),
         ),
     },
+    #[cfg(feature = "webrtc")]
+    Route {
+        surface: Surface::Api,
+        method: Method::POST,
+        path: openai::realtime::calls::PATH,
+        access: Access::KeyOrSecret,
+        handler: handler!(openai::realtime::calls::create, agent),
+        doc: Some(
+            doc(
+                "openai",
+                "Talk, or transcribe live, in OpenAI's protocol over WebRTC: the answer to an offer",
+                ResponseContent::CreatedText("application/sdp"),
+            )
+            .takes_sdp("OpenAiCallOffer")
+            .or_form("CreateOpenAiCall")
+            .with(&["live_model", "intent"])
+            .fails(&[402, 404, 413, 415, 422]),
+        ),
+    },
+    #[cfg(feature = "webrtc")]
+    undocumented(
+        Surface::Api,
+        Method::OPTIONS,
+        openai::realtime::calls::PATH,
+        Access::Open,
+        handler!(openai::realtime::calls::preflight),
+    ),
+    #[cfg(feature = "webrtc")]
+    api(
+        Method::POST,
+        "/v1/realtime/calls/{call_id}/hangup",
+        handler!(openai::realtime::calls::hang_up, realtime),
+        doc("openai", "End a call", ResponseContent::Empty).fails(&[404]),
+    ),
     Route {
         surface: Surface::Api,
         method: Method::GET,

@@ -87,6 +87,7 @@ fn built(name: &str) -> PathBuf {
     }
     let built = cargo
         .args(["build", "--quiet", "--workspace", "--bin", name, "--profile", profile])
+        .args(if cfg!(feature = "webrtc") { &["--features", "webrtc"][..] } else { &[] })
         .current_dir(crate::repository())
         .env("CARGO_TARGET_DIR", folder.parent().expect("target/PROFILE"))
         .status()

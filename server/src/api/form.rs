@@ -159,10 +159,7 @@ pub async fn read(
     body: RequestBody,
     expected: FilePart,
 ) -> Result<Form> {
-    let boundary = multer::parse_boundary(content_type(headers)).map_err(|_| {
-        let message = "Send the body as a form, with Content-Type: multipart/form-data and its boundary.";
-        ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
-    })?;
+    let boundary = boundary(headers)?;
     let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     let max_field_bytes = expected.max_field_bytes;
     // Boundaries and the heads of parts are as large again at most.
@@ -173,32 +170,59 @@ pub async fn read(
         SizeLimit::new().whole_stream(u64::MAX).per_field(max_field_bytes as u64).for_field(expected.name, u64::MAX);
     let mut parts =
         Multipart::with_constraints(body.into_data_stream(), boundary, Constraints::new().size_limit(limits));
-    let too_long = || {
-        let message = format!("The fields of the form are larger than {max_field_bytes} bytes.");
-        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
-    };
     let mut form = Form::default();
     let mut left = max_field_bytes;
     while let Some(part) = parts.next_field().await.map_err(|error| broken(&error))? {
-        let name = part.name().unwrap_or_default().to_owned();
-        if name == expected.name {
+        if part.name() == Some(expected.name) {
             if form.file.is_some() {
                 return Err(ApiError::invalid("The form has two files; send a form for each."));
             }
             form.file = Some(store_file(state, account, part, expected.raw_rate).await?);
             continue;
         }
-        if form.fields.len() >= MAX_FIELDS {
-            return Err(ApiError::invalid(format!("The form has more than {MAX_FIELDS} fields.")));
-        }
-        let value = part.text().await.map_err(|error| match error {
-            multer::Error::FieldSizeExceeded { .. } => too_long(),
-            error => broken(&error),
-        })?;
-        left = left.checked_sub(name.len() + value.len()).ok_or_else(too_long)?;
-        form.fields.push((name, value));
+        push_field(&mut form.fields, &mut left, max_field_bytes, part).await?;
     }
     Ok(form)
+}
+
+/// The fields of a form without files, whose bytes have been read.
+///
+/// # Errors
+/// As [`read`].
+pub async fn read_fields(headers: &HeaderMap, body: Bytes) -> Result<Vec<(String, String)>> {
+    let body = stream::once(std::future::ready(Ok::<_, std::convert::Infallible>(body)));
+    let mut parts = Multipart::new(body, boundary(headers)?);
+    let (mut fields, mut left) = (Vec::new(), MAX_JSON_BYTES);
+    while let Some(part) = parts.next_field().await.map_err(|error| broken(&error))? {
+        push_field(&mut fields, &mut left, MAX_JSON_BYTES, part).await?;
+    }
+    Ok(fields)
+}
+
+fn boundary(headers: &HeaderMap) -> Result<String> {
+    multer::parse_boundary(content_type(headers)).map_err(|_| {
+        let message = "Send the body as a form, with Content-Type: multipart/form-data and its boundary.";
+        ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
+    })
+}
+
+/// Adds a field, which takes of the bytes that are left of `most`.
+async fn push_field(fields: &mut Vec<(String, String)>, left: &mut usize, most: usize, part: Field<'_>) -> Result<()> {
+    let too_long = || {
+        let message = format!("The fields of the form are larger than {most} bytes.");
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
+    };
+    if fields.len() >= MAX_FIELDS {
+        return Err(ApiError::invalid(format!("The form has more than {MAX_FIELDS} fields.")));
+    }
+    let name = part.name().unwrap_or_default().to_owned();
+    let value = part.text().await.map_err(|error| match error {
+        multer::Error::FieldSizeExceeded { .. } => too_long(),
+        error => broken(&error),
+    })?;
+    *left = left.checked_sub(name.len() + value.len()).ok_or_else(too_long)?;
+    fields.push((name, value));
+    Ok(())
 }
 
 async fn store_file(

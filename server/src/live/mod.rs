@@ -1,9 +1,11 @@
 //! Live sessions over WebSockets: tokens, frames, sessions.
 //!
 //! `realtime` transcribes, with `session`, `frames` and `screen`, which hides words; `agent` talks. Both, and `/v1/realtime`, open their sockets by `upgrade` and meter
-//! them by `metered`; audio in base64 is coded by `codec`.
+//! them by `metered`; audio in base64 is coded by `codec`. `call` stands in for the socket where the client comes by WebRTC.
 
 pub mod agent;
+#[cfg(feature = "webrtc")]
+pub mod call;
 pub mod codec;
 pub mod frames;
 pub mod metered;
@@ -51,6 +53,10 @@ pub struct LiveState {
     /// The API's public URL.
     pub public_url: Url,
     pub settings: SessionSettings,
+    #[cfg(feature = "webrtc")]
+    pub call_settings: call::CallSettings,
+    #[cfg(feature = "webrtc")]
+    pub calls: call::Calls,
 }
 
 impl LiveState {

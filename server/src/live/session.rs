@@ -119,6 +119,7 @@ async fn relay_until_end(
                         }
                     }
                 }
+                ClientMessage::Audio(_) => {}
                 ClientMessage::Text(text) => {
                     if listening && ClientFrame::parse(&text) == Some(ClientFrame::Stop) {
                         ending = Some(Ending::Done);

@@ -1,5 +1,5 @@
 //! A WebSocket with one task per direction. Bounded channels connect both tasks to the session, so a client that does not
-//! read is neither buffered for nor read from.
+//! read is neither buffered for nor read from. The peer of a call has the same channels, and one for its audio track.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -37,11 +37,13 @@ impl MessageLimits {
 }
 
 /// A message from the client.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub enum ClientMessage {
     /// A binary message or a part of one.
     Binary(Bytes),
     Text(String),
+    /// Samples of a call's track at `VOICE_RATE`, -1 to 1.
+    Audio(Vec<f32>),
     Ping(Bytes),
     /// A close frame with its optional code.
     Close(Option<u16>),
@@ -60,6 +62,22 @@ pub enum ServerMessage {
     Close(u16, &'static str),
 }
 
+/// Audio for the track of a call.
+#[derive(Debug)]
+pub enum Playback {
+    /// Samples at `VOICE_RATE`, -1 to 1.
+    Samples(Vec<f32>),
+    /// What is not played yet is dropped.
+    Cleared,
+}
+
+/// The other side of a call's socket.
+pub struct CallEnd {
+    pub incoming: mpsc::Sender<ClientMessage>,
+    pub outgoing: mpsc::Receiver<ServerMessage>,
+    pub track: mpsc::Receiver<Playback>,
+}
+
 /// The code and reason of a close frame.
 pub type CloseFrame = (u16, &'static str);
 
@@ -67,6 +85,8 @@ pub type CloseFrame = (u16, &'static str);
 pub struct Socket {
     incoming: mpsc::Receiver<ClientMessage>,
     outgoing: mpsc::Sender<ServerMessage>,
+    /// None for a WebSocket.
+    track: Option<mpsc::Sender<Playback>>,
     /// The reading task, aborted with this value.
     receiver: Option<JoinHandle<()>>,
 }
@@ -100,7 +120,27 @@ impl Socket {
         let (outgoing, outgoing_rx) = mpsc::channel(CHANNEL_CAPACITY);
         let receiver = raw.into_inner().map(|raw| tokio::spawn(receive(read, raw, limits.bytes, incoming_tx)));
         tokio::spawn(send(write, outgoing_rx));
-        Self { incoming, outgoing, receiver }
+        Self { incoming, outgoing, track: None, receiver }
+    }
+
+    /// The socket of a call, and its other side.
+    pub fn of_call() -> (Self, CallEnd) {
+        let (to_session, incoming) = mpsc::channel(MessageLimits::LONG.waiting);
+        let (outgoing, from_session) = mpsc::channel(CHANNEL_CAPACITY);
+        let (track, playbacks) = mpsc::channel(CHANNEL_CAPACITY);
+        let socket = Self { incoming, outgoing, track: Some(track), receiver: None };
+        (socket, CallEnd { incoming: to_session, outgoing: from_session, track: playbacks })
+    }
+
+    /// True for a call: audio goes over its track.
+    pub fn has_track(&self) -> bool {
+        self.track.is_some()
+    }
+
+    /// Plays audio over the track. False without one.
+    pub fn play(&self, playback: Playback) -> bool {
+        // The peer takes all at once, so that there is room unless it is gone.
+        self.track.as_ref().map(|track| track.try_send(playback)).is_some()
     }
 
     /// The next message. Dropping the future loses no message.

@@ -112,6 +112,11 @@ fn operation(route: &Route, doc: &OperationDoc, components: &Map<String, Value>)
     let mut responses = Map::new();
     match doc.response {
         ResponseContent::Empty => responses.insert("204".into(), json!({ "description": "Done" })),
+        #[cfg(feature = "webrtc")]
+        ResponseContent::CreatedText(content_type) => responses.insert(
+            "201".into(),
+            json!({ "description": doc.summary, "content": { content_type: { "schema": { "type": "string" } } } }),
+        ),
         ResponseContent::Upgrade => responses.insert("101".into(), json!({ "description": doc.summary })),
         ResponseContent::Json(name) => responses.insert("200".into(), json_response(doc.summary, name)),
         ResponseContent::JsonOrAccepted(name) => {

@@ -39,6 +39,8 @@ use crate::jobs::{JobRunner, JobSettings};
 use crate::language::local::Local;
 use crate::language::upstream::{Upstream, UpstreamSettings};
 use crate::language::{self, LanguageModel, LanguageModels};
+#[cfg(feature = "webrtc")]
+use crate::live::call::{CallSettings, Calls};
 use crate::live::{AgentState, LiveState, SessionSettings, SessionThreads};
 use crate::mail::{MailOutbox, Smtp};
 use crate::metering::Metering;
@@ -282,6 +284,14 @@ impl Service {
                 idle_timeout: seconds(config.live_idle_seconds),
                 max_duration: seconds(config.live_session_seconds),
             },
+            #[cfg(feature = "webrtc")]
+            call_settings: CallSettings {
+                listen: config.webrtc_listen,
+                ports: config.webrtc_port_range(),
+                public_ip: config.webrtc_public_ip,
+            },
+            #[cfg(feature = "webrtc")]
+            calls: Calls::default(),
         });
         let cookies = Cookies::new(&urls.dashboard);
         let openid = OpenId::new(config, &urls.dashboard, signing_key.clone())?;

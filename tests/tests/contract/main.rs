@@ -44,6 +44,7 @@ mod openapi;
 mod realtime;
 mod realtime_frameworks;
 mod realtime_openai;
+mod realtime_openai_calls;
 mod realtime_openai_conversations;
 mod search;
 mod serve;

@@ -164,12 +164,17 @@ impl Driver {
     /// Takes audio of the client; false if it is no base64.
     pub fn append(&mut self, base64: &str) -> bool {
         let Some(samples) = self.audio.decoder.decode(base64) else { return false };
+        self.take(samples);
+        true
+    }
+
+    /// Takes samples of the client's audio, at the rate of the settings.
+    pub(super) fn take(&mut self, samples: Vec<f32>) {
         self.last_audio = Instant::now();
         self.last_activity = self.last_audio;
         self.silence = Duration::ZERO;
         // Nothing else is read before all of it is passed on.
         (self.waiting, self.passed) = (samples, 0);
-        true
     }
 
     /// True if audio waits to be passed on.

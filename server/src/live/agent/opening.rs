@@ -68,7 +68,7 @@ async fn first_settings(
                 Ok(_) => Fault::new("session_not_started", "The first frame must be `session.update`."),
                 Err(fault) => fault,
             },
-            ClientMessage::Binary(_) => continue,
+            ClientMessage::Binary(_) | ClientMessage::Audio(_) => continue,
             ClientMessage::Ping(payload) => {
                 socket.send(ServerMessage::Pong(payload)).await;
                 continue;

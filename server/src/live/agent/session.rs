@@ -278,9 +278,13 @@ async fn heard<P: Protocol>(
 
 async fn received<P: Protocol>(driver: &mut Driver, protocol: &mut P, socket: &Socket, message: ClientMessage) -> Step {
     match message {
-        ClientMessage::Text(_) | ClientMessage::Binary(_) if driver.is_ending() => Ok(()),
+        ClientMessage::Text(_) | ClientMessage::Binary(_) | ClientMessage::Audio(_) if driver.is_ending() => Ok(()),
         ClientMessage::Text(text) => protocol.receive(driver, socket, text).await,
         ClientMessage::Binary(_) => protocol.receive_binary(socket).await,
+        ClientMessage::Audio(samples) => {
+            driver.take(samples);
+            Ok(())
+        }
         ClientMessage::Ping(payload) => {
             socket.send(ServerMessage::Pong(payload)).await;
             Ok(())

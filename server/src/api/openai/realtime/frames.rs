@@ -117,6 +117,12 @@ impl Fault {
         Self::invalid("invalid_event", message)
     }
 
+    /// A format of audio in a call, whose tracks have their own.
+    pub fn format_of_call() -> Self {
+        let message = "The audio of a call is that of its tracks: leave `format` out, or audio/pcm at 24000.";
+        Self::invalid("invalid_value", message).about("session")
+    }
+
     /// A commit of less audio than there has to be, ms.
     pub fn short_buffer(buffered: u64, least: u64) -> Self {
         let message = format!("The buffer has {buffered} ms of audio; a commit needs at least {least} ms.");

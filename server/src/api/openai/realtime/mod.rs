@@ -1,8 +1,10 @@
 //! `/v1/realtime`: sessions in OpenAI's protocol: `conversation` over the voice agent, and transcription over the live sessions of the engine.
 //!
 //! `session` runs a transcription session between the client, whose events are in `frames` and whose settings are in `settings`, and the engine, whose
-//! session is `recognizer`. `turns` has its turns, which `speech_gate` finds; `item` is the transcript of one.
+//! session is `recognizer`. `turns` has its turns, which `speech_gate` finds; `item` is the transcript of one. `calls` runs both over WebRTC.
 
+#[cfg(feature = "webrtc")]
+pub mod calls;
 mod conversation;
 mod frames;
 mod item;
@@ -14,6 +16,7 @@ mod turns;
 
 use std::sync::Arc;
 
+use auricle_engine::Engine;
 use futures_util::FutureExt as _;
 use hyper::HeaderMap;
 use hyper::StatusCode;
@@ -33,6 +36,7 @@ use crate::live::metered::{self, Refusal};
 use crate::live::socket::{CloseFrame, MessageLimits, Socket};
 use crate::live::upgrade::upgrade;
 use crate::live::{AgentState, LiveState};
+use crate::sharing::Place;
 use crate::store::Account;
 use conversation::is_conversation_model;
 use frames::{Fault, ServerEvent, SessionObject};
@@ -42,6 +46,8 @@ use settings::{Settings, Transcription};
 
 /// The model of conversations.
 const AGENT: &str = "svc-agent";
+
+const NO_ROOM: &str = "There is no room for another session now. Try again later.";
 
 /// The subprotocol that is chosen where the client offers it.
 const SUBPROTOCOL: &str = "realtime";
@@ -83,13 +89,9 @@ struct FlatSession<'a> {
 pub async fn create_client_secret(state: Arc<LiveState>, request: RequestContext) -> Result<Response> {
     let (account, mut fields) = read(request).await?;
     let lifetime_s = lifetime_s(&mut fields, "expires_after")?;
-    let session = fields.take("session").unwrap_or_default();
-    let asked = match session["type"].as_str() {
-        Some("realtime") => {
-            Asked::Conversation(conversation::Settings::new(AGENT).updated(session).map_err(model_not_found)?)
-        }
-        _ if session.is_null() => Asked::Transcription(Settings::default()),
-        _ => Asked::Transcription(Settings::default().updated(session, &state).map_err(model_not_found)?),
+    let asked = match fields.take("session") {
+        Some(session) => Asked::of_session(session, &state)?,
+        None => Asked::Transcription(Settings::default()),
     };
     let secret = secret(&state, &account, &asked, lifetime_s).await?;
     let session = asked.object(&ids::fresh("sess"), secret.expires_at)?;
@@ -137,8 +139,11 @@ fn lifetime_s(fields: &mut Fields, name: &str) -> Result<i64> {
 async fn secret(state: &LiveState, account: &Account, asked: &Asked, lifetime_s: i64) -> Result<ClientSecret> {
     require_credit(state.store.allowance(&account.id).await?, 0, state.billing_provider)?;
     let expires_at = clock::now_ms() / 1000 + lifetime_s;
-    let claims =
-        SecretClaims { payer: payer(account, asked)?, session: asked.claims()?, expires_at: expires_at * 1000 };
+    let claims = SecretClaims {
+        payer: payer(account, asked.price_model())?,
+        session: asked.claims()?,
+        expires_at: expires_at * 1000,
+    };
     let value = claims.sign(&state.signing_key);
     if value.len() > MAX_SECRET_BYTES {
         let message = "The texts of the session are too long for a client secret: send them in session.update.";
@@ -154,6 +159,23 @@ enum Asked {
 }
 
 impl Asked {
+    /// What a `session` object asks for, by its type.
+    fn of_session(session: Value, state: &LiveState) -> Result<Self> {
+        let asked = match session["type"].as_str() {
+            Some("realtime") => Self::Conversation(conversation::Settings::new(AGENT)),
+            _ => Self::Transcription(Settings::default()),
+        };
+        asked.updated(session, state)
+    }
+
+    fn updated(self, session: Value, state: &LiveState) -> Result<Self> {
+        let updated = match self {
+            Self::Transcription(settings) => settings.updated(session, state).map(Self::Transcription),
+            Self::Conversation(settings) => settings.updated(session).map(Self::Conversation),
+        };
+        updated.map_err(model_not_found)
+    }
+
     /// The settings of a secret's claims.
     fn of_claims(claims: &SecretClaims) -> Result<Self> {
         let session = claims.session.clone();
@@ -183,6 +205,15 @@ impl Asked {
         value.map_err(|error| ApiError::internal(&error))
     }
 
+    /// True if the audio has the form of calls.
+    #[cfg(feature = "webrtc")]
+    fn is_for_call(&self) -> bool {
+        match self {
+            Self::Transcription(settings) => settings.audio.input.format.is_of_tracks(),
+            Self::Conversation(settings) => settings.is_for_call(),
+        }
+    }
+
     /// The model that is billed.
     fn price_model(&self) -> &'static str {
         match self {
@@ -192,13 +223,21 @@ impl Asked {
     }
 }
 
-fn payer(account: &Account, asked: &Asked) -> Result<Payer> {
+fn payer(account: &Account, model: &str) -> Result<Payer> {
     Ok(Payer {
         account: account.id.clone(),
         key: account.key.clone().ok_or_else(|| ApiError::unauthorized("This needs an API key."))?,
         estimated_cents: 0,
-        model: asked.price_model().into(),
+        model: model.into(),
     })
+}
+
+/// The account that pays for a request's session with this model.
+fn payer_of(request: &RequestContext, model: &str) -> Result<Payer> {
+    match request.secret_claims() {
+        Some(claims) => Ok(Payer { model: model.into(), ..claims.payer.clone() }),
+        None => payer(request.account()?, model),
+    }
 }
 
 /// `GET /v1/realtime`: upgrades the connection. Errors of the session are reported on the WebSocket.
@@ -208,8 +247,10 @@ pub async fn connect(state: Arc<AgentState>, request: RequestContext) -> Result<
     let connections = state.live.connections.clone();
     let mut response = upgrade(request.into_request(), &connections, MessageLimits::LONG, |socket, _| async move {
         match asked {
-            Ok((payer, Asked::Transcription(settings))) => open(&state.live, socket, payer, settings).await,
-            Ok((payer, Asked::Conversation(settings))) => conversation::open(&state, socket, payer, settings).await,
+            Ok((payer, asked)) => match Room::take(&state.live, &payer) {
+                Some(room) => serve(&state, socket, payer, asked, room).await,
+                None => refuse(socket, Fault::service("unavailable", NO_ROOM), (1013, "There is no room.")).await,
+            },
             Err(fault) => refuse(socket, fault, (4400, "There is no such session.")).await,
         }
     })?;
@@ -259,23 +300,38 @@ fn asked(request: &RequestContext) -> Result<std::result::Result<(Payer, Asked),
             return Ok(Err(Fault::invalid("model_not_found", super::no_such_model(&model).message).about("model")));
         }
     };
-    let payer = match request.secret_claims() {
-        Some(claims) => Payer { model: asked.price_model().into(), ..claims.payer.clone() },
-        None => payer(request.account()?, &asked)?,
-    };
-    Ok(Ok((payer, asked)))
+    Ok(Ok((payer_of(request, asked.price_model())?, asked)))
 }
 
-/// Opens a session and runs it, or reports the reason for the refusal.
-async fn open(state: &Arc<LiveState>, socket: Socket, payer: Payer, settings: Settings) {
-    let place = state.places.try_take(&payer.account);
-    let (Some(place), Some(engine), false) = (place, state.engine.clone(), state.stopping.is_cancelled()) else {
-        let fault = Fault::service("unavailable", "There is no room for another session now. Try again later.");
-        return refuse(socket, fault, (1013, "There is no room.")).await;
-    };
-    let opening = Opening { state: state.clone(), engine, settings };
-    metered::run(state, socket, &payer, refusal, move |socket, id| Session::new(opening, id).run(socket).boxed()).await;
-    drop(place);
+/// What a session needs to open.
+struct Room {
+    engine: Engine,
+    _place: Place,
+}
+
+impl Room {
+    /// None if the service has no place for the account, does not transcribe, or stops.
+    fn take(live: &LiveState, payer: &Payer) -> Option<Self> {
+        let place = live.places.try_take(&payer.account)?;
+        let engine = live.engine.clone()?;
+        (!live.stopping.is_cancelled()).then_some(Self { engine, _place: place })
+    }
+}
+
+/// Runs a session to its end.
+async fn serve(state: &Arc<AgentState>, socket: Socket, payer: Payer, asked: Asked, room: Room) {
+    let engine = room.engine.clone();
+    match asked {
+        Asked::Transcription(settings) => {
+            let opening = Opening { state: state.live.clone(), engine, settings };
+            metered::run(&state.live, socket, &payer, refusal, move |socket, id| {
+                Session::new(opening, id).run(socket).boxed()
+            })
+            .await;
+        }
+        Asked::Conversation(settings) => conversation::serve(state, engine, socket, payer, settings).await,
+    }
+    drop(room);
 }
 
 async fn refuse(socket: Socket, fault: Fault, (code, reason): CloseFrame) {

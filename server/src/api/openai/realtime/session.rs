@@ -213,7 +213,9 @@ impl Session {
 
     async fn received(&mut self, socket: &Socket, message: ClientMessage) -> Step {
         match message {
-            ClientMessage::Text(_) | ClientMessage::Binary(_) if self.ending.is_some() => Ok(()),
+            ClientMessage::Text(_) | ClientMessage::Binary(_) | ClientMessage::Audio(_) if self.ending.is_some() => {
+                Ok(())
+            }
             ClientMessage::Text(text) => {
                 let (event_id, event) = ClientEvent::parse(&text);
                 // The text of minutes of audio need not stay.
@@ -228,6 +230,10 @@ impl Session {
                 }
             }
             ClientMessage::Binary(_) => refuse(socket, Fault::binary()).await,
+            ClientMessage::Audio(samples) => {
+                self.hear(samples);
+                Ok(())
+            }
             ClientMessage::Ping(payload) => {
                 let began = Instant::now();
                 socket.send(ServerMessage::Pong(payload)).await;
@@ -275,9 +281,13 @@ impl Session {
         let samples = self.decoder.decode(audio).ok_or_else(|| {
             Fault::invalid("invalid_value", "`audio` is not base64 of audio in the session's format.").about("audio")
         })?;
+        self.hear(samples);
+        Ok(())
+    }
+
+    fn hear(&mut self, samples: Vec<f32>) {
         self.last_audio = Instant::now();
         (self.waiting, self.passed) = (samples, 0);
-        Ok(())
     }
 
     async fn update(&mut self, socket: &Socket, session: Value) -> Result<Result<(), Fault>, End> {
@@ -285,6 +295,9 @@ impl Session {
             Ok(settings) => settings,
             Err(error) => return Ok(Err(Fault::of_session(error))),
         };
+        if socket.has_track() && !settings.audio.input.format.is_of_tracks() {
+            return Ok(Err(Fault::format_of_call()));
+        }
         let model = settings.audio.input.transcription.live_model();
         if model != self.settings.audio.input.transcription.live_model() {
             if self.taken_us > 0 {

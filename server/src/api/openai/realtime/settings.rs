@@ -104,6 +104,11 @@ impl Format {
         }
     }
 
+    /// True for the format of calls, whose tracks have an encoding of their own.
+    pub fn is_of_tracks(self) -> bool {
+        self == Self::default()
+    }
+
     /// # Errors
     /// For a format that is not served.
     pub fn read(value: Value) -> Result<Self> {

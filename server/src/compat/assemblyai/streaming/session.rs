@@ -222,6 +222,7 @@ impl Session {
     async fn received(&mut self, socket: &Socket, message: ClientMessage) -> Step {
         match message {
             ClientMessage::Text(_) | ClientMessage::Binary(_) if self.ending.is_some() => Ok(()),
+            ClientMessage::Audio(_) => Ok(()),
             ClientMessage::Binary(bytes) => {
                 self.last_sign = Instant::now();
                 let samples = self.decoder.samples(&bytes);

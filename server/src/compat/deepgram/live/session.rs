@@ -208,6 +208,7 @@ impl Session {
     async fn received(&mut self, socket: &Socket, message: ClientMessage) -> Step {
         match message {
             ClientMessage::Text(_) | ClientMessage::Binary(_) if self.ending.is_some() => Ok(()),
+            ClientMessage::Audio(_) => Ok(()),
             ClientMessage::Binary(bytes) => {
                 self.last_frame = Instant::now();
                 self.hash.update(&bytes);

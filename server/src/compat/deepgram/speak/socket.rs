@@ -172,6 +172,7 @@ impl Session {
     async fn received(&mut self, socket: &Socket, message: ClientMessage) -> Step {
         match message {
             ClientMessage::Text(_) | ClientMessage::Binary(_) if self.closing.is_some() => Ok(()),
+            ClientMessage::Audio(_) => Ok(()),
             ClientMessage::Text(text) => {
                 self.last_frame = Instant::now();
                 self.take(socket, &text).await

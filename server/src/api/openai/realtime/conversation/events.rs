@@ -129,6 +129,12 @@ pub enum ServerEvent<'a> {
         name: &'a str,
         arguments: &'a str,
     },
+    #[serde(rename = "output_audio_buffer.started")]
+    PlayingStarted { response_id: &'a str },
+    #[serde(rename = "output_audio_buffer.stopped")]
+    PlayingStopped { response_id: &'a str },
+    #[serde(rename = "output_audio_buffer.cleared")]
+    PlayingCleared { response_id: &'a str },
     #[serde(rename = "response.done")]
     ResponseDone { response: &'a Value },
 }

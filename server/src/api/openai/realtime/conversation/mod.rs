@@ -17,6 +17,7 @@ mod turns;
 
 use std::sync::Arc;
 
+use auricle_engine::Engine;
 use futures_util::FutureExt as _;
 use tokio::runtime::Handle;
 
@@ -33,14 +34,9 @@ use crate::live::metered;
 use crate::live::socket::{CloseFrame, Socket};
 use protocol::Conversation;
 
-/// Opens a conversation and runs it, or reports the reason for the refusal.
-pub async fn open(state: &Arc<AgentState>, socket: Socket, payer: Payer, settings: Settings) {
+/// Runs a conversation to its end.
+pub async fn serve(state: &Arc<AgentState>, engine: Engine, socket: Socket, payer: Payer, settings: Settings) {
     let live = &state.live;
-    let place = live.places.try_take(&payer.account);
-    let (Some(place), Some(engine), false) = (place, live.engine.clone(), live.stopping.is_cancelled()) else {
-        let fault = Fault::service("unavailable", "There is no room for another session now. Try again later.");
-        return super::refuse(socket, fault, (1013, "There is no room.")).await;
-    };
     let ceiling_s = u64::try_from(CEILING_S).unwrap_or_default().min(live.settings.max_duration.as_secs());
     let claims = AgentClaims {
         payer: payer.clone(),
@@ -50,7 +46,6 @@ pub async fn open(state: &Arc<AgentState>, socket: Socket, payer: Payer, setting
     let opening = Opening { state: state.clone(), engine, claims, runtime: Handle::current() };
     metered::run(live, socket, &payer, super::refusal, move |socket, id| run(opening, settings, socket, id).boxed())
         .await;
-    drop(place);
 }
 
 async fn run(opening: Opening, settings: Settings, socket: &mut Socket, id: &str) -> Option<CloseFrame> {

@@ -119,6 +119,13 @@ impl Conversation {
             }
             Request::Respond(response) => return self.respond(driver, socket, response).await,
             Request::Cancel(response) => return self.cancel(driver, socket, response).await,
+            Request::ClearOutput if !socket.has_track() => {
+                let message =
+                    "The audio of a WebSocket is with the client, which drops it: send response.cancel alone.";
+                return Ok(Err(Fault::invalid("invalid_value", message).about("type")));
+            }
+            // Nothing to drop is no fault.
+            Request::ClearOutput => return self.cancel(driver, socket, None).await.map(|_| Ok(())),
         }
         Ok(Ok(()))
     }
@@ -128,6 +135,9 @@ impl Conversation {
             Ok(updated) => updated,
             Err(error) => return Ok(Err(Fault::of_session(error))),
         };
+        if socket.has_track() && !settings.is_for_call() {
+            return Ok(Err(Fault::format_of_call()));
+        }
         match driver.update(agent).await {
             Ok(cuts) => {
                 for cut in cuts {

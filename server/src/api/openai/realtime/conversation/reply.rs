@@ -4,7 +4,7 @@ use auricle_engine::converse::{Action, Event, Failure, VOICE_RATE};
 use tokio::time::Instant;
 
 use super::super::frames::Fault;
-use super::events::refuse;
+use super::events::{ServerEvent, refuse};
 use super::items::append;
 use super::params::{Modality, Params};
 use super::protocol::{Answer, Conversation};
@@ -14,7 +14,7 @@ use crate::live::agent::driver::Driver;
 use crate::live::agent::llm::{self, Prompt};
 use crate::live::agent::report::Report;
 use crate::live::agent::session::{End, Step};
-use crate::live::socket::Socket;
+use crate::live::socket::{Playback, Socket};
 
 /// Responses at a time that are none of the conversation.
 const MAX_APART: usize = 4;
@@ -88,19 +88,33 @@ impl Conversation {
         let (active, items) = (&mut self.active, &mut self.items);
         match (action, active) {
             (Action::Think { thought, .. }, _) => self.think(driver, socket, thought).await,
-            (Action::ReplyStarted { .. }, Some(active)) => active.begin_message(items, socket).await,
+            (Action::ReplyStarted { .. }, Some(active)) => {
+                active.begin_message(items, socket).await?;
+                active.playing(socket, |response_id| ServerEvent::PlayingStarted { response_id }).await
+            }
             (Action::Audio { samples, text, .. }, Some(active)) => {
                 active.write(items, socket, &text).await?;
                 let ms = samples.len() as u64 * 1000 / u64::from(VOICE_RATE);
-                active.sound(socket, ms, &driver.encode(&samples)).await
+                let delta = match socket.has_track() {
+                    true => String::new(),
+                    false => driver.encode(&samples),
+                };
+                socket.play(Playback::Samples(samples));
+                active.sound(socket, ms, &delta).await
             }
             (Action::AgentText { text, .. }, Some(active)) => {
                 active.played = Some(text);
                 Ok(())
             }
-            (Action::ReplyDone { .. }, Some(active)) => {
+            (Action::ReplyDone { interrupted, .. }, Some(active)) => {
                 active.played.get_or_insert_default();
-                active.sound(socket, 0, &driver.finish_audio()).await
+                active.sound(socket, 0, &driver.finish_audio()).await?;
+                if interrupted {
+                    socket.play(Playback::Cleared);
+                    active.playing(socket, |response_id| ServerEvent::PlayingCleared { response_id }).await
+                } else {
+                    active.playing(socket, |response_id| ServerEvent::PlayingStopped { response_id }).await
+                }
             }
             (Action::Error(Failure { code, message, .. }), Some(active)) => {
                 active.failure = Some((code, message));

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::super::frames::{Fault, repeated};
 
 const EVENTS: &str = "session.update, input_audio_buffer.append, .commit and .clear, conversation.item.create, .retrieve, .delete and .truncate, \
-                      response.create and response.cancel";
+                      response.create and response.cancel, and in calls output_audio_buffer.clear";
 
 /// An event from the client.
 #[derive(Debug, PartialEq)]
@@ -31,6 +31,8 @@ pub enum Request {
     Respond(Value),
     /// The response; none for that of the conversation.
     Cancel(Option<String>),
+    /// Drops what a call still plays.
+    ClearOutput,
 }
 
 impl Request {
@@ -70,6 +72,7 @@ impl Request {
             },
             "response.create" => Self::Respond(fields.remove("response").unwrap_or_default()),
             "response.cancel" => Self::Cancel(optional_string(&mut fields, "response_id")?),
+            "output_audio_buffer.clear" => Self::ClearOutput,
             other => {
                 let message = format!("A conversation has no event {other:?}; it has {EVENTS}.");
                 return Err(Fault::invalid("invalid_value", message).about("type"));
@@ -117,7 +120,7 @@ mod tests {
             (json!(5), "invalid_type", Value::Null),
             (json!({ "event_id": "e" }), "missing_required_parameter", json!("type")),
             (json!({ "event_id": "e", "type": 5 }), "invalid_type", json!("type")),
-            (json!({ "event_id": "e", "type": "output_audio_buffer.clear" }), "invalid_value", json!("type")),
+            (json!({ "event_id": "e", "type": "transcription_session.update" }), "invalid_value", json!("type")),
             (json!({ "event_id": "e", "type": "session.update" }), "missing_required_parameter", json!("session")),
             (
                 json!({ "event_id": "e", "type": "input_audio_buffer.append", "audio": 5 }),

@@ -266,6 +266,11 @@ impl Response {
         send(socket, &ServerEvent::AudioDelta { place: place(&self.id, writing), delta }).await
     }
 
+    /// Reports that a call plays this response, or has ended to.
+    pub async fn playing<'a>(&'a self, socket: &Socket, event: impl FnOnce(&'a str) -> ServerEvent<'a>) -> Step {
+        if socket.has_track() { send(socket, &event(&self.id)).await } else { Ok(()) }
+    }
+
     /// Ends the response.
     pub async fn finish(mut self, items: &mut Items, socket: &Socket, is_cancelled: bool) -> Step {
         let outcome = match (self.failure.take(), is_cancelled, &self.finished) {

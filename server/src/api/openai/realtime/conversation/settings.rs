@@ -229,6 +229,11 @@ impl Settings {
         Ok(settings)
     }
 
+    /// True if the audio has the form of calls.
+    pub fn is_for_call(&self) -> bool {
+        self.audio.input.format.is_of_tracks() && self.audio.output.format.is_of_tracks()
+    }
+
     pub fn tool_choice(&self) -> ToolChoice {
         // It was checked as it came.
         params::tool_choice(&self.tool_choice).unwrap_or_default()
