@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use hyper::Method;
 
 use crate::api::{
-    billing, chat, edits, health, models, openai, speakers, tags, transcript_search, transcripts, understanding, uploads,
-    voices, webhooks,
+    billing, chat, edits, health, models, openai, speakers, tags, transcript_search, transcripts, understanding,
+    uploads, voices, webhooks,
 };
 use crate::auth::openid as auth_openid;
 use crate::auth::{Access, SignedFor};

@@ -13,6 +13,7 @@ use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
+use super::DashboardState;
 use super::docx::{self, Parts};
 use super::found::Found;
 use super::frame::{Frame, Section, page, private};
@@ -23,7 +24,6 @@ use super::starters::StarterNotice;
 use super::transcripts::{Row, row, status_name};
 use super::words::EN;
 use super::zip::ZipWriter;
-use super::DashboardState;
 use crate::api::rendering::Renderer;
 use crate::api::tags::checked_tag;
 use crate::api::transcript_search::MAX_QUERY_CHARS;
