@@ -1,6 +1,7 @@
 //! Settings of the service: one flat list of keys, in a TOML file, in the environment (`AURICLE_` and the key in
 //! capitals) or as flags. Flags win over the environment, which wins over the file. Values are checked at start.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 #[cfg(feature = "webrtc")]
 use std::ops::RangeInclusive;
@@ -9,14 +10,14 @@ use std::path::{Path, PathBuf};
 use auricle_engine::{DeviceChoice, LanguageModelChoice, Precision, SecondPass, TaggerChoice, TurnDetectorChoice};
 use ipnet::IpNet;
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use toml::{Table, Value};
 use url::Url;
 
 use crate::starter_models;
 
 /// All settings. The comment of each is its documentation. Defaults are in [`Config::default`].
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Folder of the database, the objects and temporary files. Default: `auricle-data`.
@@ -71,15 +72,18 @@ pub struct Config {
     /// Endpoint of an S3-compatible store other than AWS.
     #[serde(deserialize_with = "url_text")]
     pub s3_endpoint: Option<Url>,
+    /// Its region. Default: that of the environment of AWS, else `us-east-1`.
     pub s3_region: Option<String>,
+    /// The id of its key. Default: the credentials of the environment of AWS.
     pub s3_access_key_id: Option<String>,
+    /// The key.
     pub s3_secret_access_key: Option<String>,
     /// Connections of each listener at a time. Further connections wait.
     pub max_connections: usize,
     /// Connections of one address and listener at a time. Further connections are closed.
     pub max_connections_per_address: usize,
     /// Addresses and networks of reverse proxies, whose `X-Forwarded-For` is believed.
-    #[serde(deserialize_with = "networks")]
+    #[serde(deserialize_with = "networks", serialize_with = "as_texts")]
     pub trusted_proxies: Vec<IpNet>,
     /// From a connection to the end of its first request's head.
     pub head_timeout_seconds: u32,
@@ -181,7 +185,9 @@ pub struct Config {
     pub mail_port: Option<u16>,
     /// `starttls`, `implicit` or `off`.
     pub mail_tls: MailTls,
+    /// The name at the mail server. Default: mail is sent without one.
     pub mail_user: Option<String>,
+    /// Its password.
     pub mail_password: Option<String>,
     /// The sender's address, needed with `mail_host`.
     pub mail_from: Option<String>,
@@ -194,6 +200,9 @@ pub struct Config {
     pub language_model: Option<String>,
     /// The key that it wants.
     pub language_key: Option<String>,
+    /// The language model that answers where a request names none: its id, a GGUF file or a folder. Default: the upstream's, else the first
+    /// of the catalog that is here.
+    pub default_language_model: Option<String>,
     /// The longest conversation with its answer, in tokens.
     pub language_context_tokens: u32,
     /// The longest wait for the next piece of its answer.
@@ -203,6 +212,7 @@ pub struct Config {
     /// URL of Stripe's API. Default: Stripe's own.
     #[serde(deserialize_with = "url_text")]
     pub stripe_api_url: Option<Url>,
+    /// The key of Stripe's API.
     pub stripe_secret_key: Option<String>,
     /// The price of the metered subscription.
     pub stripe_price_id: Option<String>,
@@ -216,7 +226,7 @@ pub struct Config {
     pub log_format: LogFormat,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// API and transcription
@@ -228,7 +238,7 @@ pub enum Role {
 }
 
 /// The encryption of the way to the mail server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MailTls {
     /// It begins on request, and there is no mail without it.
@@ -238,14 +248,14 @@ pub enum MailTls {
     Off,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BillingProvider {
     Local,
     Stripe,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     Text,
@@ -340,6 +350,7 @@ impl Default for Config {
             language_upstream: None,
             language_model: None,
             language_key: None,
+            default_language_model: None,
             language_context_tokens: 8192,
             language_timeout_seconds: 120,
             billing_provider: BillingProvider::Local,
@@ -357,6 +368,11 @@ impl Default for Config {
 fn url_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error> {
     let text = String::deserialize(from)?;
     Url::parse(&text).map(Some).map_err(|error| D::Error::custom(format!("{text:?} is no URL: {error}")))
+}
+
+/// Networks as they are read.
+fn as_texts<S: Serializer>(networks: &[IpNet], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(networks.iter().map(ToString::to_string))
 }
 
 /// Networks, `10.0.0.0/8`, or single addresses.
@@ -382,7 +398,7 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error
 }
 
 /// The keys that the environment may set. Other variables with the prefix belong to other programs.
-const KEYS: [&str; 94] = [
+pub const KEYS: [&str; 95] = [
     "data",
     "models",
     "device",
@@ -467,6 +483,7 @@ const KEYS: [&str; 94] = [
     "language_upstream",
     "language_model",
     "language_key",
+    "default_language_model",
     "language_context_tokens",
     "language_timeout_seconds",
     "billing_provider",
@@ -478,6 +495,27 @@ const KEYS: [&str; 94] = [
     "drain_seconds",
     "log_format",
 ];
+
+/// The keys whose values are never shown.
+pub const SECRETS: [&str; 7] = [
+    "s3_secret_access_key",
+    "speaker_key",
+    "openid_client_secret",
+    "mail_password",
+    "language_key",
+    "stripe_secret_key",
+    "stripe_webhook_secret",
+];
+
+/// The place that a setting comes from, by its key; of those that are not there the default.
+pub type Origins = BTreeMap<String, Origin>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    File,
+    Environment,
+    Flag,
+}
 
 /// Appends a path to a URL that may have a path of its own.
 pub fn url_below(base: &Url, path: &str) -> Url {
@@ -549,6 +587,14 @@ impl Config {
     /// # Errors
     /// One line that names the key at fault.
     pub fn read(file: Option<&Path>, flags: Table) -> Result<Self, String> {
+        Self::read_with_origins(file, flags).map(|(config, _)| config)
+    }
+
+    /// The same, with the place that each setting comes from.
+    ///
+    /// # Errors
+    /// As [`Config::read`].
+    pub fn read_with_origins(file: Option<&Path>, flags: Table) -> Result<(Self, Origins), String> {
         let mut table = match file {
             None => Table::new(),
             Some(path) => std::fs::read_to_string(path)
@@ -556,17 +602,20 @@ impl Config {
                 .parse::<Table>()
                 .map_err(|error| format!("{}: {}", path.display(), one_line(&error)))?,
         };
+        let mut origins: Origins = table.keys().map(|key| (key.clone(), Origin::File)).collect();
         for (name, text) in std::env::vars() {
             let key = name.strip_prefix("AURICLE_").map(str::to_lowercase);
             if let Some(key) = key.filter(|key| KEYS.contains(&key.as_str())) {
+                origins.insert(key.clone(), Origin::Environment);
                 table.insert(key, scalar(&text));
             }
         }
+        origins.extend(flags.keys().map(|key| (key.clone(), Origin::Flag)));
         table.extend(flags);
         let config: Self =
             table.try_into().map_err(|error: toml::de::Error| format!("settings: {}", one_line(&error)))?;
         config.check()?;
-        Ok(config)
+        Ok((config, origins))
     }
 
     fn check(&self) -> Result<(), String> {

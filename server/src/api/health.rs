@@ -21,7 +21,7 @@ const CHECK_VALID: Duration = Duration::from_secs(1);
 const FOLDER_CHECK_VALID: Duration = Duration::from_secs(5);
 
 /// The least free space of the data folder. With less, uploads and soon the database fail.
-const LEAST_FREE_BYTES: u64 = 64 << 20;
+pub const LEAST_FREE_BYTES: u64 = 64 << 20;
 
 /// The time of a check, and the fault that it found.
 pub type Checked = Option<(Instant, Option<String>)>;
@@ -87,14 +87,17 @@ fn check_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// The free space of a folder's disk, where the system reports it.
+///
+/// # Errors
+/// If there is no such folder.
 #[cfg(unix)]
-fn free_bytes(folder: &Path) -> io::Result<Option<u64>> {
+pub fn free_bytes(folder: &Path) -> io::Result<Option<u64>> {
     let disk = rustix::fs::statvfs(folder)?;
     Ok(Some(disk.f_bavail.saturating_mul(disk.f_frsize)))
 }
 
 #[cfg(not(unix))]
-fn free_bytes(_: &Path) -> io::Result<Option<u64>> {
+pub fn free_bytes(_: &Path) -> io::Result<Option<u64>> {
     Ok(None)
 }
 

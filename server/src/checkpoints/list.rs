@@ -23,7 +23,7 @@ pub struct ListedModel {
 /// The state of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelState {
-    /// A small stand-in serves it.
+    /// A small checkpoint that ships with the program serves it.
     Starter,
     Published,
     Missing,

@@ -7,7 +7,7 @@ mod recommend;
 
 pub use better::{Better, better};
 pub use list::{ListedModel, ModelState, list};
-pub use pull::{PullError, PullTarget, Pulled, Source, Step, is_hub_name, pull};
+pub use pull::{PullError, PullTarget, Pulled, Source, Step, bytes_in, is_hub_name, pull};
 pub use recommend::Machine;
 
 /// The hub that checkpoints come from where no other is named, and the branch.

@@ -87,6 +87,14 @@ pub enum Pulled {
     New { place: PathBuf, effect: String },
 }
 
+/// A checkpoint that was deleted.
+pub struct Removed {
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// The models that used it.
+    pub served: Vec<String>,
+}
+
 impl Source {
     /// The hub and the access token that the environment names, for the newest files.
     pub fn from_environment() -> Self {
@@ -182,6 +190,47 @@ impl PullTarget {
         let (serves, folders): (Vec<_>, Vec<_>) = folders.unzip();
         let folder = folders.first().map_or_else(|| own.to_owned(), |folder| (*folder).clone());
         Ok(Self { repository, folder, serves, kind: TargetKind::Model })
+    }
+
+    /// The same, and every size of a model whose size is left out.
+    ///
+    /// # Errors
+    /// As [`PullTarget::find`].
+    pub fn find_all(models: &Path, name: &str, size: Option<&str>) -> Result<Vec<Self>> {
+        let first = Self::find(models, name, size)?;
+        let catalog = Catalog::read(models).ok();
+        let model = catalog.iter().flat_map(Catalog::models).find(|model| model.id == name && size.is_none());
+        let sizes = model.map_or(&[][..], |model| &model.sizes);
+        let others = sizes.iter().map(|size| Self::find(models, name, Some(&size.name)));
+        let mut all = vec![first];
+        for other in others {
+            let other = other?;
+            if all.iter().all(|known| known.folder != other.folder) {
+                all.push(other);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Deletes the checkpoint from a models folder, and what is there of a pull of it. Returns what was deleted; none if it was not there.
+    ///
+    /// # Errors
+    /// [`PullError::Running`] while it is pulled; [`PullError::Write`].
+    pub fn remove(&self, models: &Path) -> Result<Option<Removed>> {
+        let Some(path) = self.place(models) else { return Ok(None) };
+        let pulls = models.join(".pull");
+        fs::create_dir_all(&pulls).map_err(cannot(&pulls))?;
+        let name = self.folder.replace('/', "-");
+        let _lock = lock(&pulls.join(format!("{name}.lock")), &self.repository)?;
+        let bytes = bytes_in(&path);
+        // A link leads to a checkpoint that lies elsewhere, and stays there.
+        let deleted = if path.is_symlink() { fs::remove_file(&path) } else { fs::remove_dir_all(&path) };
+        deleted.map_err(cannot(&path))?;
+        let parts = pulls.join(&name);
+        if parts.exists() {
+            fs::remove_dir_all(&parts).map_err(cannot(&parts))?;
+        }
+        Ok(Some(Removed { path, bytes, served: self.serves.clone() }))
     }
 
     /// The checkpoint in a models folder; none if it is not there.
@@ -335,6 +384,19 @@ async fn fetch(
         report(Step::File(file));
     }
     Ok(())
+}
+
+/// The bytes of the files in a folder, or of one file. Folders behind links within are left out: they may lead back.
+pub fn bytes_in(path: &Path) -> u64 {
+    if !path.is_dir() {
+        return fs::metadata(path).map_or(0, |metadata| metadata.len());
+    }
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| !(path.is_symlink() && path.is_dir()))
+        .map(|path| bytes_in(&path))
+        .sum()
 }
 
 fn cannot(what: &Path) -> impl FnOnce(io::Error) -> PullError {

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 use toml::{Table, Value};
 
+use super::output::ListFormArgs;
 use super::{Failure, Result, output};
 use crate::clock;
 use crate::config::Config;
@@ -15,7 +17,7 @@ use crate::visible;
 #[derive(Subcommand)]
 pub enum KeysCommand {
     /// Create a key and print its secret, which is shown this once
-    #[command(after_help = "\
+    #[command(after_long_help = "\
 Examples:
   auricle keys create                            for the first account
   auricle keys create --account ops@example.com  for another account, which is created if it is new
@@ -57,6 +59,8 @@ pub struct ListArgs {
     /// Only the keys of this account
     #[arg(long, value_name = "EMAIL", value_parser = email)]
     account: Option<String>,
+    #[command(flatten)]
+    form: ListFormArgs,
 }
 
 #[derive(Args)]
@@ -142,12 +146,19 @@ async fn create(args: &CreateArgs) -> Result<()> {
 
 async fn list(args: &ListArgs) -> Result<()> {
     let store = args.database.open_existing().await?;
-    let mut rows = vec![["id", "account", "name", "created", "revoked"].map(String::from).to_vec()];
-    for key in store.keys(args.account.as_deref()).await.map_err(database)? {
-        let revoked = key.revoked_at.map(clock::iso).unwrap_or_default();
-        rows.push(vec![key.id.to_string(), key.email, key.name, clock::iso(key.created_at), revoked]);
-    }
-    output::print(&output::table(&rows))
+    let keys = store.keys(args.account.as_deref()).await.map_err(database)?;
+    let items = keys.into_iter().map(|key| {
+        let (created, revoked) = (clock::iso(key.created_at), key.revoked_at.map(clock::iso));
+        let object = json!({
+            "id": key.id.as_str(),
+            "account": key.email,
+            "name": key.name,
+            "created_at": created,
+            "revoked_at": revoked,
+        });
+        (object, vec![key.id.to_string(), key.email, key.name, created, revoked.unwrap_or_default()])
+    });
+    output::list(&["id", "account", "name", "created", "revoked"], items.collect(), args.form.form())
 }
 
 async fn revoke(args: &RevokeArgs) -> Result<()> {

@@ -55,7 +55,7 @@ pub struct McpArgs {
 }
 
 pub fn run(args: &McpArgs) -> Result<()> {
-    let service = args.host.service(&args.engine.models.path()?, &args.engine.device, Bar::new(true))?;
+    let service = args.host.service(&args.engine, None, Bar::new(true))?;
     // Before the client, which needs what this installs.
     let runtime = runtime()?;
     let bridge = Bridge {

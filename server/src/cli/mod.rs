@@ -10,6 +10,7 @@ mod chat;
 mod commits;
 mod completions;
 mod devices;
+mod doctor;
 mod findings;
 mod gpu_plan;
 mod hint;
@@ -26,12 +27,14 @@ mod progress_lines;
 mod pull;
 mod say;
 mod serve;
+mod settings;
 mod sound_card;
 mod speakers;
 mod talk;
 mod transcribe;
 mod voices;
 
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -96,16 +99,19 @@ enum Command {
     /// Say a text: speech through the loudspeaker, into a WAV file or a pipe
     Say(say::SayArgs),
     /// List the voices that speak, and make and delete those of recordings
-    #[command(subcommand, arg_required_else_help = true)]
-    Voices(voices::VoicesCommand),
+    Voices(voices::VoicesArgs),
     /// Keep, list and remove the voices of people whom transcripts may name
-    #[command(subcommand, arg_required_else_help = true)]
-    Speakers(speakers::SpeakersCommand),
+    Speakers(speakers::SpeakersArgs),
     /// List the compute devices, and show which one is used
     Devices(devices::DevicesArgs),
     /// List, check and fetch checkpoints
     #[command(subcommand, arg_required_else_help = true)]
     Models(models::ModelsCommand),
+    /// Find what this machine and its settings lack, with the commands that mend it
+    Doctor(doctor::DoctorArgs),
+    /// Show the settings of the service, or write a file of them
+    #[command(subcommand, arg_required_else_help = true)]
+    Config(settings::ConfigCommand),
     /// Measure how fast this machine transcribes
     Bench(bench::BenchArgs),
     /// Print what a shell needs to complete the commands: bash, zsh, fish, elvish or powershell
@@ -157,6 +163,22 @@ impl EngineArgs {
         let options = EngineOptions::default().models(self.models.path()?).devices(self.device.clone());
         // One file or talk is work for one device.
         Ok(options.every_gpu(false).precision(self.precision))
+    }
+
+    /// The same for `auricle serve`.
+    fn serve_flags(&self) -> Result<[OsString; 6]> {
+        let devices: Vec<String> = self.device.iter().map(ToString::to_string).collect();
+        let precision =
+            self.precision.map_or_else(|| "auto".into(), |precision| format!("{precision:?}").to_lowercase());
+        let models = self.models.path()?.into_os_string();
+        Ok([
+            "--models".into(),
+            models,
+            "--device".into(),
+            devices.join(",").into(),
+            "--precision".into(),
+            precision.into(),
+        ])
     }
 }
 
@@ -260,10 +282,12 @@ fn run(command: &Command) -> u8 {
         Command::Mcp(args) => mcp::run(args),
         Command::Talk(args) => talk::run(args),
         Command::Say(args) => say::run(args),
-        Command::Voices(command) => voices::run(command),
-        Command::Speakers(command) => speakers::run(command),
+        Command::Voices(args) => voices::run(args),
+        Command::Speakers(args) => speakers::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Models(command) => models::run(command),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Config(command) => settings::run(command),
         Command::Bench(args) => bench::run(args),
         Command::Completions(args) => completions::run(args, Cli::command()),
         Command::Man(args) => completions::write_pages(args, Cli::command()),

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -77,6 +78,43 @@ pub fn event(name: &str, fields: &Value) {
 /// The text on one line, without control characters.
 pub fn one_line(text: &str) -> String {
     text.trim().chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+}
+
+/// Prints a list: a table under its headings, if it has some, or as JSON an object on each line.
+///
+/// # Errors
+/// As [`print`].
+pub fn list(headings: &[&str], items: Vec<(Value, Vec<String>)>, form: ListForm) -> Result<()> {
+    match form {
+        ListForm::Table => {
+            let heading: Vec<String> = headings.iter().map(|heading| (*heading).to_owned()).collect();
+            let heading = Some(heading).filter(|heading| !heading.is_empty());
+            let rows: Vec<_> = heading.into_iter().chain(items.into_iter().map(|(_, row)| row)).collect();
+            print(&table(&rows))
+        }
+        ListForm::Json => items.iter().try_for_each(|(object, _)| print(&json(object)?)),
+    }
+}
+
+/// The form of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListForm {
+    Table,
+    Json,
+}
+
+/// The form of a list; the same flag for every list.
+#[derive(Args)]
+pub struct ListFormArgs {
+    /// Print JSON, one object a line
+    #[arg(long)]
+    json: bool,
+}
+
+impl ListFormArgs {
+    pub fn form(&self) -> ListForm {
+        if self.json { ListForm::Json } else { ListForm::Table }
+    }
 }
 
 /// A table with aligned columns: the first row is the heading.

@@ -1,7 +1,7 @@
 //! `auricle serve`: reads the settings and runs the service.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use auricle_engine::Catalog;
 use clap::Args;
@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use url::Url;
 
 use super::{Failure, Result, hint};
-use crate::config::{Config, LogFormat, Role};
+use crate::config::{Config, LogFormat, Origins, Role, precision_choice};
 use crate::serve;
 
 /// The model of recordings that name none.
@@ -42,6 +42,11 @@ pub struct ServeArgs {
     /// commas, which share the work [default: auto]
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
+    /// Precision of the weights: auto, full, half, int8 or int4 [default: auto]
+    ///
+    /// auto is int8 for Whisper on a CPU, and full for the rest. docs/settings.md says what the others are.
+    #[arg(long, value_name = "PRECISION", value_parser = precision_name)]
+    precision: Option<String>,
     /// Role of this process [default: all]
     #[arg(long, value_enum)]
     role: Option<Role>,
@@ -63,6 +68,19 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
+    /// The settings, and where they come from.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] that names the key at fault.
+    pub fn settings(&self) -> Result<(Config, Origins)> {
+        Config::read_with_origins(self.config.as_deref(), self.flags()).map_err(Failure::Usage)
+    }
+
+    /// The file of the settings.
+    pub fn file(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// The flags that were given, by their keys.
     fn flags(&self) -> Table {
         let text = |value: &Option<SocketAddr>| value.map(|value| value.to_string());
@@ -72,6 +90,7 @@ impl ServeArgs {
             ("data", path(&self.data)),
             ("models", path(&self.models)),
             ("device", self.device.clone()),
+            ("precision", self.precision.clone()),
             ("role", role),
             ("listen", text(&self.listen)),
             ("storage_listen", text(&self.storage_listen)),
@@ -85,11 +104,19 @@ impl ServeArgs {
     }
 }
 
+fn precision_name(text: &str) -> Result<String, String> {
+    precision_choice(text).map(|_| text.to_owned())
+}
+
+/// Variables of the environment that are nearly settings, and those settings.
+pub fn misspelled() -> Vec<(String, String)> {
+    Config::misspelled(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
+}
+
 pub fn run(args: &ServeArgs) -> Result<()> {
-    let config = Config::read(args.config.as_deref(), args.flags()).map_err(Failure::Usage)?;
+    let (config, _) = args.settings()?;
     super::log_to_stderr(if config.log_format == LogFormat::Json { super::Log::Json } else { super::Log::Text });
-    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    for (name, meant) in Config::misspelled(names) {
+    for (name, meant) in misspelled() {
         tracing::warn!("the environment has {name}, which is no setting; did you mean {meant}?");
     }
     let hint = Catalog::read(&config.models).ok().and_then(|catalog| hint::line(&catalog, DEFAULT_MODEL));

@@ -7,8 +7,10 @@ use auricle_engine::audio::{AudioStream, OpenOptions};
 use auricle_engine::blocking::Engine;
 use auricle_engine::{Catalog, Error, KnownSpeaker};
 use clap::{Args, Subcommand};
+use serde_json::json;
 
 use super::keys::{DatabaseArgs, database, email};
+use super::output::ListFormArgs;
 use super::{EngineArgs, Failure, Result, output};
 use crate::clock;
 use crate::config::Config;
@@ -17,8 +19,17 @@ use crate::serve::FIRST_ACCOUNT;
 use crate::speakers::{MAX_SPEAKERS, Profiles, checked_name, service_secret};
 use crate::store::{SpeakerRefusal, Store};
 
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct SpeakersArgs {
+    #[command(subcommand)]
+    command: Option<SpeakersCommand>,
+    #[command(flatten)]
+    list: ListArgs,
+}
+
 #[derive(Subcommand)]
-pub enum SpeakersCommand {
+enum SpeakersCommand {
     /// Keep the voice of a person, from a clip of that person alone
     #[command(after_help = "\
 A voice identifies a person: ask for consent. The clip has at least five seconds of speech and at most ten minutes, without
@@ -28,14 +39,14 @@ Examples:
   auricle speakers add 'Ada Lovelace' ada.wav
   auricle transcribe meeting.mp3 --speakers --identify")]
     Add(AddArgs),
-    /// List the people: id, name, seconds of speech, whether the profile can be used
+    /// List the people: id, name, seconds of speech, whether the profile can be used [default]
     List(ListArgs),
     /// Delete a person, by name or by the id that `list` shows
     Remove(RemoveArgs),
 }
 
 #[derive(Args)]
-pub struct AddArgs {
+struct AddArgs {
     /// The name in transcripts
     #[arg(value_parser = name)]
     name: String,
@@ -48,7 +59,9 @@ pub struct AddArgs {
 }
 
 #[derive(Args)]
-pub struct ListArgs {
+struct ListArgs {
+    #[command(flatten)]
+    form: ListFormArgs,
     #[command(flatten)]
     owner: OwnerArgs,
     #[command(flatten)]
@@ -56,7 +69,7 @@ pub struct ListArgs {
 }
 
 #[derive(Args)]
-pub struct RemoveArgs {
+struct RemoveArgs {
     /// The name, or the id
     speaker: String,
     #[command(flatten)]
@@ -132,11 +145,12 @@ pub(super) fn known(args: &DatabaseArgs, catalog: &Catalog) -> Result<Vec<KnownS
     })
 }
 
-pub fn run(command: &SpeakersCommand) -> Result<()> {
-    match command {
-        SpeakersCommand::Add(args) => add(args),
-        SpeakersCommand::List(args) => super::runtime()?.block_on(list(args)),
-        SpeakersCommand::Remove(args) => super::runtime()?.block_on(remove(args)),
+pub fn run(args: &SpeakersArgs) -> Result<()> {
+    match &args.command {
+        Some(SpeakersCommand::Add(args)) => add(args),
+        Some(SpeakersCommand::List(args)) => super::runtime()?.block_on(list(args)),
+        None => super::runtime()?.block_on(list(&args.list)),
+        Some(SpeakersCommand::Remove(args)) => super::runtime()?.block_on(remove(args)),
     }
 }
 
@@ -182,16 +196,25 @@ async fn list(args: &ListArgs) -> Result<()> {
     let (store, config, account) = args.owner.find().await?;
     let profiles = profiles(&store, &config, Catalog::read(&args.models.path()?)?).await?;
     let model = profiles.model().await.map_err(|error| Failure::Service(error.to_string()))?;
-    let mut rows = vec![["id", "name", "speech", "created", "usable"].map(String::from).to_vec()];
+    let mut items = Vec::new();
     for speaker in store.all_speakers(&account).await.map_err(database)? {
-        let usable = match profiles.profile(&account, &speaker, model.as_deref()) {
-            Some(_) => "yes",
-            None => "no: made by another model, or encrypted with another key; remove it and add it again",
+        let is_usable = profiles.profile(&account, &speaker, model.as_deref()).is_some();
+        let (speech_s, created) = (speaker.speech_ms as f64 / 1e3, clock::iso(speaker.created_at));
+        let usable = match is_usable {
+            true => "yes",
+            false => "no: made by another model, or encrypted with another key; remove it and add it again",
         };
-        let (speech, created) = (format!("{:.1} s", speaker.speech_ms as f64 / 1e3), clock::iso(speaker.created_at));
-        rows.push(vec![speaker.id.to_string(), speaker.name, speech, created, usable.into()]);
+        let object = json!({
+            "id": speaker.id.as_str(),
+            "name": speaker.name,
+            "speech_sec": speech_s,
+            "created_at": created,
+            "usable": is_usable,
+        });
+        let row = vec![speaker.id.to_string(), speaker.name, format!("{speech_s:.1} s"), created, usable.into()];
+        items.push((object, row));
     }
-    output::print(&output::table(&rows))
+    output::list(&["id", "name", "speech", "created", "usable"], items, args.form.form())
 }
 
 async fn remove(args: &RemoveArgs) -> Result<()> {
@@ -200,7 +223,7 @@ async fn remove(args: &RemoveArgs) -> Result<()> {
     let people = store.all_speakers(&account).await.map_err(database)?;
     let found = people.iter().find(|one| one.id.as_str() == wanted || one.name.to_lowercase() == wanted.to_lowercase());
     let Some(speaker) = found else {
-        return Err(Failure::Service(format!("nobody is {wanted}; `auricle speakers list` shows who is")));
+        return Err(Failure::Service(format!("no person is {wanted}; `auricle speakers list` names them")));
     };
     store.delete_speaker(&account, &speaker.id).await.map_err(database)?;
     // Of a running service, which may read the log just now, housekeeping empties it.

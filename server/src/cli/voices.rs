@@ -8,18 +8,26 @@ use auricle_engine::audio::{AudioStream, OpenOptions};
 use auricle_engine::blocking::Engine;
 use auricle_engine::{DeviceChoice, EngineOptions, Error, SpeakOptions};
 use clap::{Args, Subcommand};
+use serde_json::json;
 
+use super::output::ListFormArgs;
 use super::speakers::clip_failure;
 use super::{EngineArgs, Failure, ModelsFolder, Result, out_file, output};
 use crate::cloned_voices::checked_consent;
 
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct VoicesArgs {
+    #[command(subcommand)]
+    command: Option<VoicesCommand>,
+    #[command(flatten)]
+    list: ListArgs,
+}
+
 #[derive(Subcommand)]
-pub enum VoicesCommand {
-    /// List the voices of `auricle say`, the default first: id, language, model
-    List {
-        #[command(flatten)]
-        models: ModelsFolder,
-    },
+enum VoicesCommand {
+    /// List the voices of `auricle say`, the default first: id, language, model [default]
+    List(ListArgs),
     /// Make a voice of a clip of a person who has agreed
     #[command(after_help = "\
 A voice imitates a person: ask for consent. The clip has 5 to 20 s of one person's speech, without music. A model of Pocket TTS's form,
@@ -41,7 +49,15 @@ Examples:
 }
 
 #[derive(Args)]
-pub struct AddArgs {
+struct ListArgs {
+    #[command(flatten)]
+    form: ListFormArgs,
+    #[command(flatten)]
+    models: ModelsFolder,
+}
+
+#[derive(Args)]
+struct AddArgs {
     /// The voice's name: letters, digits, - and _
     #[arg(value_parser = name)]
     name: String,
@@ -69,11 +85,12 @@ fn consent(text: &str) -> Result<String, String> {
     checked_consent(text).map(str::to_owned)
 }
 
-pub fn run(command: &VoicesCommand) -> Result<()> {
-    match command {
-        VoicesCommand::List { models } => list(models),
-        VoicesCommand::Add(args) => add(args),
-        VoicesCommand::Rm { name, models } => remove(name, models),
+pub fn run(args: &VoicesArgs) -> Result<()> {
+    match &args.command {
+        None => list(&args.list),
+        Some(VoicesCommand::List(args)) => list(args),
+        Some(VoicesCommand::Add(args)) => add(args),
+        Some(VoicesCommand::Rm { name, models }) => remove(name, models),
     }
 }
 
@@ -82,13 +99,12 @@ fn on_cpu(models: &ModelsFolder) -> Result<Engine> {
     Ok(Engine::open(options)?)
 }
 
-fn list(models: &ModelsFolder) -> Result<()> {
-    let voices = on_cpu(models)?.voices(&SpeakOptions::default())?;
-    let width = voices.iter().map(|voice| voice.id.chars().count()).max().unwrap_or(0);
-    for voice in voices {
-        output::print(&format!("{:width$}  {}  {}\n", voice.id, voice.language, voice.model))?;
-    }
-    Ok(())
+fn list(args: &ListArgs) -> Result<()> {
+    let items = on_cpu(&args.models)?.voices(&SpeakOptions::default())?.into_iter().map(|voice| {
+        let object = json!({ "id": voice.id, "language": voice.language, "model": voice.model });
+        (object, vec![voice.id, voice.language, voice.model])
+    });
+    output::list(&[], items.collect(), args.form.form())
 }
 
 fn add(args: &AddArgs) -> Result<()> {

@@ -3,6 +3,7 @@
 //! Text comes as it is written. An answer with a format is held to its grammar, and held back until it is whole and validates; one that
 //! does not, for a keyword that grammars cannot hold, is written again with another seed.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use auricle_engine as engine;
@@ -45,6 +46,8 @@ pub struct Local(Arc<Inner>);
 struct Inner {
     engine: Engine,
     id: String,
+    /// A GGUF file or a folder in place of the catalog's.
+    checkpoint: Option<PathBuf>,
     context_tokens: OnceLock<usize>,
     places: Places,
 }
@@ -52,11 +55,23 @@ struct Inner {
 impl Local {
     /// The model of an id. Models of one engine share their places.
     pub fn new(engine: Engine, id: impl Into<String>, places: Places) -> Self {
-        Self(Arc::new(Inner { engine, id: id.into(), context_tokens: OnceLock::new(), places }))
+        Self(Arc::new(Inner { engine, id: id.into(), checkpoint: None, context_tokens: OnceLock::new(), places }))
+    }
+
+    /// The model of a GGUF file or a folder, by whose name it is known.
+    pub fn at(engine: Engine, checkpoint: &Path, places: Places) -> Self {
+        let id = checkpoint.file_stem().unwrap_or(checkpoint.as_os_str()).to_string_lossy().into_owned();
+        let checkpoint = Some(checkpoint.to_owned());
+        Self(Arc::new(Inner { engine, id, checkpoint, context_tokens: OnceLock::new(), places }))
     }
 
     fn options(&self) -> engine::ChatOptions {
-        engine::ChatOptions::default().model(&self.0.id)
+        let mut options = engine::ChatOptions::default();
+        match &self.0.checkpoint {
+            Some(checkpoint) => options.checkpoint = Some(checkpoint.clone()),
+            None => options.model = Some(self.0.id.clone()),
+        }
+        options
     }
 
     /// Loads the model, if it is not loaded yet.
@@ -145,7 +160,10 @@ impl LanguageModel for Local {
     }
 
     fn is_available(&self) -> bool {
-        self.0.engine.catalog().choose_language_model(Some(&self.0.id)).is_ok()
+        match &self.0.checkpoint {
+            Some(checkpoint) => checkpoint.exists(),
+            None => self.0.engine.catalog().choose_language_model(Some(&self.0.id)).is_ok(),
+        }
     }
 
     fn prepare(&self) -> BoxFuture<'_, Result<(), LanguageError>> {

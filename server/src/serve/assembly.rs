@@ -1,5 +1,6 @@
 //! Builds the parts of the service from the settings and from what has been opened.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,7 +78,8 @@ pub fn transfer_limits(config: &Config) -> TransferLimits {
     }
 }
 
-/// The language models: the server that the settings name, then those of the catalog. The first is loaded in the background.
+/// The language models: the default that the settings name, the server that they name, then those of the catalog. The first is loaded in
+/// the background.
 fn language_models(config: &Config, engine: Option<&Engine>) -> Result<LanguageModels, String> {
     let mut models: Vec<Arc<dyn LanguageModel>> = Vec::new();
     if let (Some(url), Some(model)) = (&config.language_upstream, &config.language_model) {
@@ -95,6 +97,25 @@ fn language_models(config: &Config, engine: Option<&Engine>) -> Result<LanguageM
         engine.catalog().language_models().iter().map(local)
     });
     models.extend(catalog.map(|model| Arc::new(model) as Arc<dyn LanguageModel>));
+    if let Some(default) = &config.default_language_model {
+        let found = models.iter().position(|model| model.id() == default);
+        let model = match (found, engine) {
+            (Some(place), _) => models.remove(place),
+            (None, Some(engine)) if Path::new(default).exists() => {
+                Arc::new(Local::at(engine.clone(), Path::new(default), places)) as Arc<dyn LanguageModel>
+            }
+            // Without an engine, the models of this machine are those of other processes.
+            (None, None) => return Ok(LanguageModels::new(models)),
+            (None, Some(_)) => {
+                let known: Vec<&str> = models.iter().map(|model| model.id()).collect();
+                return Err(format!(
+                    "settings: default_language_model: {default:?} is no file or folder, and no language model ({})",
+                    known.join(", ")
+                ));
+            }
+        };
+        models.insert(0, model);
+    }
     let models = LanguageModels::new(models);
     if let Some(model) = models.default_model().cloned() {
         tokio::spawn(async move {

@@ -4,7 +4,7 @@ mod assembly;
 pub mod data_folder;
 mod housekeeping;
 mod indexing;
-mod open_files;
+pub mod open_files;
 mod presence;
 
 use std::io::Write as _;

@@ -400,6 +400,19 @@ fn models_list_names_the_checkpoint_of_each_model() {
     // The catalog of the repository itself is found by itself.
     let run = auricle(["models", "list"]);
     assert!(run.stdout.contains("svc-realtime-pro"), "{}{}", run.stdout, run.stderr);
+    assert!(!run.stdout.contains("stand-in") && run.stdout.lines().all(|line| line.len() < 140), "{}", run.stdout);
+    let heading = run.stdout.lines().nth(2).unwrap().to_owned();
+    for column in ["size", "word error rate", "languages"] {
+        assert!(heading.contains(column), "{heading}");
+    }
+    let row = |list: &str| list.lines().find(|line| line.starts_with("svc-best")).unwrap().to_owned();
+    assert!(row(&run.stdout).contains(" MB  ") && row(&run.stdout).contains(" %  "), "{}", run.stdout);
+    let codes = auricle(["models", "list", "--languages"]).stdout;
+    assert!(row(&codes).contains(" en ") || row(&codes).contains("en de"), "{codes}");
+    let objects: Vec<Value> = auricle(["models", "list", "--json"]).stdout.lines().map(json).collect();
+    let best = objects.iter().find(|object| object["model"] == "svc-best").unwrap();
+    assert!(best["bytes"].as_u64().unwrap() > 1_000_000 && best["languages"].is_array(), "{best}");
+    assert!(best["word_error_rate"]["percent"].is_f64() && best["state"] == "starter", "{best}");
 }
 
 #[test]

@@ -46,6 +46,9 @@ fn people_who_are_known_are_named() {
     let again = auricle(&["speakers", "add", "ada lovelace", clip, "--device", "cpu"]);
     assert!(again.status == Some(1) && again.stderr.contains("known already"), "{}", again.stderr);
     let list = auricle(&["speakers", "list"]);
+    assert_eq!(auricle(&["speakers"]).stdout, list.stdout);
+    let person: Value = serde_json::from_str(&auricle(&["speakers", "--json"]).stdout).unwrap();
+    assert_eq!((&person["id"], &person["name"], &person["usable"]), (&id.into(), &"Ada Lovelace".into(), &true.into()));
     assert!(
         list.stdout.contains(id) && list.stdout.contains("Ada Lovelace") && list.stdout.contains("  yes"),
         "{}",

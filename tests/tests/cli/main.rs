@@ -3,6 +3,7 @@
 mod accounts;
 mod analyze;
 mod chat;
+mod doctor;
 mod files;
 mod first_run;
 mod formats;

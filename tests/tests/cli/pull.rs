@@ -140,7 +140,8 @@ fn a_size_is_pulled_into_its_own_folder_and_serves_until_a_better_one_is_there()
     assert!(!place.folder().exists());
     let list = || {
         let mut command = command();
-        ended(command.args(["models", "list", "--models"]).arg(place.models.path()).output().unwrap()).stdout
+        ended(command.args(["models", "list", "--languages", "--models"]).arg(place.models.path()).output().unwrap())
+            .stdout
     };
     let row = |list: &str| list.lines().find(|line| line.starts_with("svc-fast")).unwrap().to_owned();
     assert!(row(&list()).contains("whisper-base") && row(&list()).contains("published"), "{}", list());
@@ -153,6 +154,49 @@ fn a_size_is_pulled_into_its_own_folder_and_serves_until_a_better_one_is_there()
     let mut again = place.command("openai/whisper-base");
     let run = ended(again.arg("--force").output().unwrap());
     assert!(run.stdout.contains("svc-fast still runs on openai/whisper-large-v3-turbo"), "{}", run.stdout);
+}
+
+#[test]
+fn a_checkpoint_that_was_pulled_is_deleted_and_the_next_best_serves() {
+    let place = Place::new();
+    let remove = |args: &[&str]| {
+        let mut command = command();
+        command.args(["models", "rm"]).args(args).arg("--models").arg(place.models.path());
+        ended(command.stdin(Stdio::null()).output().unwrap())
+    };
+    let none = remove(&["svc-fast"]);
+    assert_eq!((none.status, none.stdout.as_str()), (Some(1), ""));
+    assert!(none.stderr.contains("no checkpoint of svc-fast"), "{}", none.stderr);
+    assert_eq!(remove(&["svc-none"]).status, Some(2));
+    assert_eq!(place.pull("svc-fast").status, Some(0));
+    let base = place.models.path().join("whisper-base");
+    fs::create_dir(&base).unwrap();
+    for file in fs::read_dir(place.folder()).unwrap().map(Result::unwrap) {
+        fs::copy(file.path(), base.join(file.file_name())).unwrap();
+    }
+    let run = remove(&["svc-fast", "--size", "turbo"]);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    assert!(run.stdout.contains(&format!("{} is deleted, 1 MB are free", place.folder().display())), "{}", run.stdout);
+    assert!(run.stdout.contains("svc-fast runs on openai/whisper-base now"), "{}", run.stdout);
+    assert!(!place.folder().exists() && base.is_dir());
+    // Without a size all are deleted; one that lies elsewhere stays there.
+    assert_eq!(place.pull("svc-fast").status, Some(0));
+    let elsewhere = tempfile::tempdir().unwrap();
+    fs::rename(&base, elsewhere.path().join("own")).unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(elsewhere.path().join("own"), &base).unwrap();
+    let run = remove(&["svc-fast"]);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    assert!(run.stdout.contains("svc-fast has no checkpoint now"), "{}", run.stdout);
+    assert!(!place.folder().exists() && !base.exists() && elsewhere.path().join("own").join(WEIGHTS).is_file());
+    // Starters are no checkpoint that was pulled.
+    let starter = place.models.path().join("starter/asr-en");
+    fs::create_dir_all(&starter).unwrap();
+    fs::write(starter.join("config.json"), "{}").unwrap();
+    for name in ["starter/asr-en", "../starter", "starter"] {
+        assert_ne!(remove(&[name]).status, Some(0), "{name}");
+    }
+    assert!(starter.join("config.json").is_file());
 }
 
 #[test]

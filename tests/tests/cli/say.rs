@@ -346,6 +346,11 @@ fn voices_are_listed_with_the_default_first() {
     let run = list(models.path());
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
     assert_eq!(run.stdout, "zed  en  tiny\nann  en  tiny\nbob  en  tiny\n");
+    assert_eq!(auricle(["voices", "--models", models.path().to_str().unwrap()]).stdout, run.stdout);
+    let as_json = auricle(["voices", "--json", "--models", models.path().to_str().unwrap()]).stdout;
+    let objects = as_json.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let ids: Vec<_> = objects.map(|voice| voice["id"].clone()).collect();
+    assert_eq!(ids, ["zed", "ann", "bob"]);
     let checked = auricle(["models", "check", "--models", models.path().to_str().unwrap()]);
     assert_eq!(checked.status, Some(0), "{}", checked.stderr);
     assert!(checked.stdout.contains("voice: good\n  voice, "), "{}", checked.stdout);

@@ -232,3 +232,19 @@ fn a_call_that_cannot_be_made_says_why() {
     // A key is needed for another's service.
     assert_eq!(talk(&["--url", &service.api()]).status, Some(2));
 }
+
+#[test]
+fn the_language_model_of_an_agent_is_chosen() {
+    let talk = |args: &[&str]| {
+        let mut talk = command();
+        talk.args(["talk", "--pipe", "--device", "cpu", "--models"]).arg(models()).args(args);
+        ended(talk.stdin(Stdio::null()).output().unwrap())
+    };
+    let missing = talk(&["--model", "no-such-model.gguf"]);
+    assert_eq!(missing.status, Some(1), "{}", missing.stderr);
+    assert!(missing.stderr.contains("\"no-such-model.gguf\" is no file or folder"), "{}", missing.stderr);
+    let running = talk(&["--model", "chat", "--url", "http://127.0.0.1:1", "--key", "k"]);
+    assert!(running.status == Some(2) && running.stderr.contains("--url"), "{}", running.stderr);
+    let precise = talk(&["--precision", "quarter"]);
+    assert!(precise.status == Some(2) && precise.stderr.contains("int8"), "{}", precise.stderr);
+}

@@ -467,6 +467,24 @@ fn a_model_that_is_fetched_while_the_service_runs_answers() {
 }
 
 #[test]
+fn the_settings_name_the_model_that_answers_by_default() {
+    let path = auricle_tests::fixtures().join("decoder/llama_gguf/model.gguf");
+    let service = Setup::local().with("default_language_model", path.display()).prepare();
+    service.pull_chat(256, None);
+    service.start();
+    let account = service.account();
+    let body = json!({ "messages": user("Hi"), "max_tokens": 3 });
+    assert_eq!(account.post(CHAT, &body).ok()["model"], "model");
+    let named = json!({ "model": "chat", "messages": user("Hi"), "max_tokens": 3 });
+    assert_eq!(account.post(CHAT, &named).ok()["model"], "chat");
+
+    let wrong = Setup::local().with("default_language_model", "no-such-model").prepare();
+    wrong.spawn();
+    assert_eq!(wrong.wait().code(), Some(1));
+    assert!(wrong.log().contains("default_language_model") && wrong.log().contains("(chat)"), "{}", wrong.log());
+}
+
+#[test]
 fn the_local_model_refuses_what_it_cannot_do() {
     let service = Setup::local().prepare();
     service.pull_chat(256, None);

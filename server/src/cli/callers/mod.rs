@@ -66,9 +66,8 @@ impl CallersArgs {
         let bar = Bar::new(self.json);
         let _file = bar.start("the callers learn their lines");
         let options = engine.options()?;
-        let models = engine.models.path()?;
         let lines = Lines::prepare(&Engine::open(options)?, self.lines.as_deref())?;
-        let service = self.host.service(&models, &engine.device, bar.clone())?;
+        let service = self.host.service(engine, None, bar.clone())?;
         let echo = (!self.headphones).then_some(self.echo);
         let (calls, turns) = (usize::from(self.calls), usize::from(self.turns));
         let (report, parts) = runtime()?.block_on(async {

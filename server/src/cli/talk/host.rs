@@ -1,17 +1,15 @@
 //! The service that a call goes to: a running one by its address, or one of its own.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use auricle_engine::DeviceChoice;
 use clap::Args;
 use tempfile::TempDir;
 use url::Url;
 
 use super::call::Host;
 use crate::cli::progress::Bar;
-use crate::cli::{Failure, Result, interrupt};
+use crate::cli::{EngineArgs, Failure, Result, interrupt};
 
 #[derive(Args)]
 pub struct HostArgs {
@@ -38,31 +36,32 @@ struct OwnService {
 }
 
 impl HostArgs {
-    /// The service to call, started if there is none. A signal ends the process from now on, its own service and `bar` with it.
+    /// The service to call, started if there is none, with this language model for its agents. A signal ends the process from now on, its own service and `bar` with it.
     ///
     /// # Errors
     /// One line, if it cannot be started.
-    pub fn service(&self, models: &Path, devices: &[DeviceChoice], bar: Bar) -> Result<Service> {
+    pub fn service(&self, engine: &EngineArgs, language_model: Option<&str>, bar: Bar) -> Result<Service> {
         match (&self.url, &self.key) {
             (Some(url), Some(key)) => {
                 interrupt::on_signal(bar);
                 Ok(Service { host: Host { url: url.clone(), key: key.clone() }, _own: None })
             }
-            _ => start(models, devices, bar),
+            _ => start(engine, language_model, bar),
         }
     }
 }
 
-fn start(models: &Path, devices: &[DeviceChoice], bar: Bar) -> Result<Service> {
+fn start(engine: &EngineArgs, language_model: Option<&str>, bar: Bar) -> Result<Service> {
     let failed = |error: std::io::Error| Failure::Service(format!("the service cannot be started: {error}"));
     let folder = tempfile::tempdir().map_err(failed)?;
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    command.arg("serve").arg("--data").arg(folder.path()).arg("--models").arg(models);
+    command.arg("serve").arg("--data").arg(folder.path()).args(engine.serve_flags()?);
     for listener in ["--listen", "--storage-listen", "--dashboard-listen"] {
         command.args([listener, "127.0.0.1:0"]);
     }
-    let devices: Vec<String> = devices.iter().map(ToString::to_string).collect();
-    command.args(["--device", &devices.join(",")]);
+    if let Some(model) = language_model {
+        command.env("AURICLE_DEFAULT_LANGUAGE_MODEL", model);
+    }
     // Its own addresses and database, whatever those of the service of this machine are.
     for name in [
         "DATABASE_URL",

@@ -52,6 +52,7 @@ loudspeaker, on Linux by PulseAudio or PipeWire.
 Examples:
   auricle models pull chat                       fetches the default language model, once
   auricle talk --prompt 'You are a travel agent.'
+  auricle talk --model Qwen3-1.7B-Q8_0.gguf      another language model, by its file
   arecord -q -t raw -f S16_LE -r 24000 -c 1 | auricle talk --pipe | aplay -q -t raw -f S16_LE -r 24000 -c 1
   rec -q -t raw -e signed -b 16 -r 24000 -c 1 - | auricle talk --pipe | play -q -t raw -e signed -b 16 -r 24000 -c 1 -
   AURICLE_LANGUAGE_UPSTREAM=http://127.0.0.1:11434/v1 auricle talk --pipe < question.raw > answer.raw
@@ -66,9 +67,12 @@ pub struct TalkArgs {
     /// The agent's first words; empty for none
     #[arg(long, value_name = "TEXT", default_value = "Hello. How can I help you?")]
     greeting: String,
-    /// A voice of `auricle voices list` [default: the first]
+    /// A voice of `auricle voices` [default: the first]
     #[arg(long, value_name = "VOICE")]
     voice: Option<String>,
+    /// A language model that `auricle models list` names, a GGUF file, or a folder [default: the catalog's]
+    #[arg(long, value_name = "ID|PATH", conflicts_with = "url")]
+    model: Option<String>,
     #[command(flatten)]
     host: HostArgs,
     #[command(flatten)]
@@ -97,7 +101,7 @@ pub fn run(args: &TalkArgs) -> Result<()> {
     let bar = Bar::new(false);
     let service = {
         let _file = bar.start("the agent");
-        args.host.service(&args.engine.models.path()?, &args.engine.device, bar.clone())?
+        args.host.service(&args.engine, args.model.as_deref(), bar.clone())?
     };
     let (recording, playing) = match sound {
         None => {
