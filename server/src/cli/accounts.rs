@@ -14,7 +14,7 @@ use url::Url;
 #[derive(Subcommand)]
 pub enum AccountsCommand {
     /// Print a one-time link that sets a password for the dashboard, also a forgotten one
-    #[command(after_help = "\
+    #[command(after_long_help = "\
 The link is valid for a day. Setting a password ends all sign-ins of that address.
 
 Examples:
@@ -22,7 +22,7 @@ Examples:
   auricle accounts link ops@example.com          for another account, which `auricle keys create` or a sign-up has made")]
     Link(LinkArgs),
     /// Make a secret that signs an account's webhooks, and print it, which is done this once
-    #[command(after_help = "\
+    #[command(after_long_help = "\
 Webhooks are then signed as https://www.standardwebhooks.com specifies. If the account has a secret, this one takes its place, and both
 sign for a day.
 
@@ -31,7 +31,7 @@ Examples:
   auricle accounts webhook-secret --remove       no more signatures")]
     WebhookSecret(WebhookSecretArgs),
     /// Lift the limit of an account's free credit, where billing_provider is local
-    #[command(after_help = "\
+    #[command(after_long_help = "\
 Usage is recorded as before, and nothing is refused. The service may be running.
 
 Examples:
@@ -44,7 +44,7 @@ Examples:
 /// An account of an existing database.
 #[derive(Args)]
 struct AccountArgs {
-    /// The email address of an account or of a member of its team [default: the first account]
+    /// Email address of an account or of a member of its team [default: the first account]
     #[arg(value_name = "EMAIL", value_parser = email)]
     account: Option<String>,
     #[command(flatten)]

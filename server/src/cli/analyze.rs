@@ -16,7 +16,8 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::findings::Findings;
-use super::{Failure, ModelsFolder, Result, output};
+use super::progress::Bar;
+use super::{Failure, ModelsFolder, Result, loading, output};
 
 /// What is asked of a text; the same flags for `analyze` and `transcribe`.
 #[derive(Args, Clone, Copy)]
@@ -48,8 +49,9 @@ pub struct AnalysisArgs {
 /// The tagger beside patterns and lists; the same flag for `analyze` and `transcribe`.
 #[derive(Args)]
 pub struct TaggerArgs {
-    /// The tagger of names, places and the like: a folder with a BertForTokenClassification, or off for patterns and lists alone
-    /// [default: the one of the models folder]
+    /// Folder of the tagger of names and places, or off [default: that of the models folder]
+    ///
+    /// It is a BertForTokenClassification. With off, patterns and lists alone find what is looked for.
     #[arg(long, value_name = "DIR")]
     tagger: Option<TaggerChoice>,
 }
@@ -84,7 +86,7 @@ impl AnalysisArgs {
 }
 
 #[derive(Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Without any flag --pii is meant. With --itn the other flags see numbers in digits, and places count characters of that
 text, in which each run of spaces is one. Numbers with several readings, such as \"one twenty five\", stay words. The text that remains goes to standard output.
 
@@ -102,7 +104,7 @@ pub struct AnalyzeArgs {
     /// A text file; `-` reads standard input
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// Write numbers in digits first: "twelve thousand dollars" becomes $12,000 (inverse text normalisation)
+    /// Write numbers in digits first: "twelve thousand dollars" becomes $12,000
     #[arg(long)]
     itn: bool,
     #[command(flatten)]
@@ -207,7 +209,13 @@ fn tagger(args: &AnalyzeArgs, asked: AnalysisArgs) -> Result<Option<Arc<dyn Tagg
     if choice == TaggerChoice::Off || !asked.passes().ask_for_entities() || !analysis::has_language(&args.language) {
         return Ok(None);
     }
-    let tagger = load_tagger(&Catalog::read(args.models.path()?)?, &choice)?;
+    let models = args.models.path()?;
+    let bar = Bar::new(false);
+    let _loading = bar.loading(&match &choice {
+        TaggerChoice::Folder(folder) => loading::checkpoint(folder),
+        _ => loading::model(&models, "tagger"),
+    });
+    let tagger = load_tagger(&Catalog::read(models)?, &choice)?;
     if let Some(tagger) = tagger.as_ref().filter(|tagger| !tagger.ignored_labels().is_empty()) {
         tracing::warn!(labels = tagger.ignored_labels().join(", "), "the tagger's labels without a meaning here");
     }

@@ -13,7 +13,7 @@ use clap::Args;
 use super::callers::CallersArgs;
 use super::commits::CommitArgs;
 use super::progress::{Bar, clock, speed};
-use super::{EngineArgs, Failure, Result, interrupt, output};
+use super::{EngineArgs, Result, interrupt, loading, output};
 
 /// The live model.
 const LIVE_MODEL: &str = "svc-realtime-pro";
@@ -36,7 +36,7 @@ const CONCURRENT_ANSWERS: usize = 8;
 const MAX_REPEATS: usize = 160;
 
 #[derive(Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Each row says how many seconds of audio one second of work gets through. The first transcription loads the model and,
 on a GPU, compiles its kernels; the rows after it do not. Rows of short files are medians of nine runs. Where a language
 model was pulled, a second table has its tokens a second.
@@ -61,7 +61,9 @@ pub struct BenchArgs {
     /// The model, as `auricle models list` names it
     #[arg(long, default_value = "svc-best")]
     model: String,
-    /// Print what a GPU would do by arithmetic: h100, h200, "rtx 4090", "m3 max", "radeon 7900" [default: the GPU at hand]
+    /// Print what a GPU would do by arithmetic [default: the GPU at hand]
+    ///
+    /// It takes names such as h100, h200, "rtx 4090", "m3 max" and "radeon 7900".
     #[arg(long, value_name = "ADAPTER", num_args = 0..=1, default_missing_value = "")]
     gpu_plan: Option<String>,
     #[command(flatten)]
@@ -113,8 +115,14 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         bar.begin(Some(clip_s * repeats as f64));
         engine.transcribe_with(audio, &options, |progress| bar.update(progress))
     };
-    let (engine, opening) = timed(|| Ok::<_, Failure>(Engine::open(args.engine.options()?)?))?;
-    let (_, first) = timed(|| transcribe(&engine, 1, "first transcription"))?;
+    let engine_options = args.engine.options()?;
+    let is_loading = bar.loading(&loading::model(&engine_options.models, &args.model));
+    let (engine, opening) = timed(|| Engine::open(engine_options))?;
+    let (_, first) = timed(|| {
+        engine.load(&options)?;
+        drop(is_loading);
+        transcribe(&engine, 1, "first transcription")
+    })?;
     table.add("first transcription, with loading", clip_s, opening + first);
     let stages = engine.measure(&args.model, &samples)?;
     table.add("log-mel features of it", clip_s, stages.features);

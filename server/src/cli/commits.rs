@@ -29,8 +29,9 @@ const GAP: usize = SAMPLE_RATE as usize;
 
 #[derive(Args)]
 pub struct CommitArgs {
-    /// Measure live sessions instead: the time from the end of a turn, which the client finds by 200 ms of silence, to its text. FILE may be a
-    /// folder of recordings
+    /// Measure the time from the end of a live turn to its text instead
+    ///
+    /// The client finds the end by 200 ms of silence. FILE may be a folder of recordings.
     #[arg(long, conflicts_with = "talk")]
     pub commit: bool,
     /// Turns to measure

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use super::{Failure, Result, output};
 
 #[derive(Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   auricle completions bash > ~/.local/share/bash-completion/completions/auricle
   auricle completions zsh > /usr/local/share/zsh/site-functions/_auricle

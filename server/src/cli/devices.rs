@@ -6,7 +6,7 @@ use clap::Args;
 use super::{Result, output};
 
 #[derive(Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 The device with the star is the one that --device auto takes: the first real GPU, else the CPU. The service takes all GPUs with a
 star, other commands the first. A software rasteriser (llvmpipe, lavapipe) is used only when it is named, and is slower than the
 CPU. The id is what --device takes; several with commas share the work.")]

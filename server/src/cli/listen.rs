@@ -15,9 +15,9 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::progress::clock;
+use super::progress::{Bar, clock};
 use super::sound_card::Recorder;
-use super::{EngineArgs, Failure, Result, SearchArgs, hint, interrupt, output};
+use super::{EngineArgs, Failure, Result, SearchArgs, hint, interrupt, loading, output};
 use crate::live::frames::TranscriptFrame;
 
 /// Audio per push, in ms.
@@ -30,7 +30,7 @@ const MAX_APART_MS: u64 = 500;
 const EVENTS_AHEAD: usize = 16;
 
 #[derive(Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 A terminal shows the current turn in grey, finished turns in the terminal's own colour, and in the corner the time and the delay of the text.
 Otherwise each finished turn is a line of text, or with --format json every event is a line: text, end_of_turn, formatted,
 words (text, start and end in ms, confidence), with --channels channel. Ctrl-C ends the session after the remaining text; a second Ctrl-C ends it
@@ -44,8 +44,9 @@ Examples:
   auricle listen talk.mp3 --fast > talk.txt                         as fast as possible
   auricle listen call.wav --channels                                a call with one speaker a channel, as it would be live")]
 pub struct ListenArgs {
-    /// An audio or video file; `-` reads raw PCM from standard input: 16 bits, little-endian, one channel [default: the default
-    /// microphone if standard input is a terminal, else -]
+    /// Audio or video file, or - for raw PCM on standard input [default: the microphone]
+    ///
+    /// Raw PCM is 16 bits, little-endian, one channel. Without a terminal on standard input, the default is -.
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// Sample rate of raw PCM and of the microphone
@@ -63,12 +64,14 @@ pub struct ListenArgs {
     /// Expect medical terms, in English, Spanish, German and French
     #[arg(long)]
     medical: bool,
-    /// Write spoken numbers in digits, in English, Spanish, German, French, Portuguese, Italian and Dutch: "twelve thousand dollars" as
-    /// "$12,000"
+    /// Write spoken numbers in digits: "twelve thousand dollars" as "$12,000"
+    ///
+    /// This is for English, Spanish, German, French, Portuguese, Italian and Dutch.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true)]
     format_numbers: bool,
-    /// The offline model that reads finished turns again, and writes languages that the live model lacks: auto, off, or a checkpoint
-    /// folder
+    /// Model that reads finished turns again: auto, off, or a checkpoint folder
+    ///
+    /// It also writes languages that the live model lacks.
     #[arg(long, value_name = "MODEL", default_value = "auto")]
     second_pass: SecondPass,
     /// Look-ahead of the model in ms [default: the catalog's for the model]
@@ -77,8 +80,9 @@ pub struct ListenArgs {
     /// Silence that ends a turn
     #[arg(long, value_name = "MS", default_value_t = EndpointingRules::default().silence_ms, value_parser = clap::value_parser!(u32).range(SILENCE_MS))]
     silence: u32,
-    /// Silence that ends a turn whose speaker has finished, by the turn detector of `auricle models pull turn`, 250 say [default: none: the
-    /// other silence alone]
+    /// Silence that ends a turn whose speaker has finished, such as 250 [default: none]
+    ///
+    /// The turn detector of `auricle models pull turn` finds that. Without this option the other silence ends all turns.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(FINISHED_MS))]
     finished_silence: Option<u32>,
     /// Output format without a terminal
@@ -125,13 +129,16 @@ pub fn run(args: &ListenArgs) -> Result<()> {
         })?),
         _ => Source::Pcm,
     };
-    let engine = Engine::open(args.engine.options()?)?;
+    let engine_options = args.engine.options()?;
+    if io::stderr().is_terminal() {
+        hint::say(&args.engine.models.path()?, &args.model);
+    }
+    let bar = Bar::new(false);
+    let is_loading = bar.loading(&loading::model(&engine_options.models, &args.model));
+    let engine = Engine::open(engine_options)?;
     if args.finished_silence.is_some() && !engine.load_turn_detector()? {
         let missing = "--finished-silence needs a turn detector, and there is none: `auricle models pull turn`";
         return Err(Failure::Usage(missing.into()));
-    }
-    if io::stderr().is_terminal() {
-        hint::say(&args.engine.models.path()?, &args.model);
     }
     for warning in engine.warnings() {
         output::say(&format_args!("warning: {warning}"));
@@ -157,6 +164,7 @@ pub fn run(args: &ListenArgs) -> Result<()> {
     let count = if let Source::File { audio, .. } = &source { audio.len() } else { 1 };
     let sessions: Vec<_> = (0..count).map(|_| engine.listen(&options)).collect::<Result<_, Error>>()?;
     let (inputs, events): (Vec<_>, Vec<_>) = sessions.into_iter().unzip();
+    drop(is_loading);
     // After the first Ctrl-C, the remaining text is still shown.
     let stop = CancellationToken::new();
     let term = Term::stdout();

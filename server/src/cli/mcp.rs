@@ -38,7 +38,7 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 64 << 10;
 
 #[derive(Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 An assistant starts this command and talks to it over standard input and output. It finds, reads and questions the transcripts of a running
 service, transcribes files and addresses, and writes speech into new files. Without --url a service of its own runs as long as the command,
 and its transcripts end with it. docs/mcp.md has the lines for Claude Desktop, Cursor and VS Code.

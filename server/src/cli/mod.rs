@@ -17,6 +17,7 @@ mod hint;
 mod interrupt;
 mod keys;
 mod listen;
+mod loading;
 mod mcp;
 mod models;
 mod named_model;
@@ -62,6 +63,7 @@ Examples:
   auricle say 'Good morning.' -o morning.wav     speech
   auricle talk --help                            a spoken conversation
   auricle devices                                which GPU will be used
+  auricle doctor                                 what is missing, with the commands that mend it
   auricle transcribe --help                      all options, with examples
 
 Environment:
@@ -81,7 +83,7 @@ enum Command {
     /// Create, list and revoke API keys of the service
     #[command(subcommand, arg_required_else_help = true)]
     Keys(keys::KeysCommand),
-    /// Administer accounts: links that set passwords, secrets of webhooks, limits of the free credit
+    /// Administer accounts: links that set passwords, webhook secrets, limits of free credit
     #[command(subcommand, arg_required_else_help = true)]
     Accounts(accounts::AccountsCommand),
     /// Transcribe audio or video files
@@ -92,7 +94,7 @@ enum Command {
     Listen(listen::ListenArgs),
     /// Ask a language model, about a transcript or anything else
     Chat(chat::ChatArgs),
-    /// Serve transcripts to an assistant over standard input and output, in the Model Context Protocol
+    /// Serve transcripts to an assistant, in the Model Context Protocol over standard streams
     Mcp(mcp::McpArgs),
     /// Talk to a voice agent
     Talk(talk::TalkArgs),
@@ -124,8 +126,10 @@ enum Command {
 /// The models folder: `--models`, else the folder that the engine finds.
 #[derive(Args)]
 struct ModelsFolder {
-    /// The models folder, with catalog.toml [default: AURICLE_MODELS, else `models` in the working directory, beside
-    /// the program or above it, else the user's own, such as ~/.local/share/auricle/models]
+    /// The models folder, with catalog.toml [default: AURICLE_MODELS, else one that is found]
+    ///
+    /// Without AURICLE_MODELS it is `models` in the working directory, beside the program or above it, else the user's own, such as
+    /// ~/.local/share/auricle/models.
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
 }
@@ -143,14 +147,17 @@ impl ModelsFolder {
 /// Options of the engine.
 #[derive(Args)]
 struct EngineArgs {
-    /// The compute device: auto, cpu, gpu or vulkan:N as `auricle devices` counts. `auto` takes the first real
-    /// GPU, else the CPU. Several with commas share the work
+    /// Compute device: auto, cpu, gpu or vulkan:N
+    ///
+    /// `auricle devices` lists them. auto takes the first real GPU, else the CPU. Several with commas share the work.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_delimiter = ',')]
     device: Vec<DeviceChoice>,
-    /// Precision of the weights: auto, which is int8 for Whisper on a CPU and full for the rest; full; half, which is 16 bits for Whisper, language models and FastConformer's encoder on a GPU;
-    /// int8 for Whisper's decoder and Pocket TTS, on CPUs with AVX-512 VNNI for all encoders, and with AVX2 for language models of
-    /// GGUF files, which is faster and takes less memory; on a GPU these keep their quantised weights; or int4, which is int8 with
-    /// 4 bits for the feed-forward layers of Whisper's decoder
+    /// Precision of the weights: auto, full, half, int8 or int4
+    ///
+    /// auto is int8 for Whisper on a CPU, and full for the rest. half is 16 bits for Whisper, language models and FastConformer's
+    /// encoder on a GPU. int8 is for Whisper's decoder and Pocket TTS, on CPUs with AVX-512 VNNI for all encoders, and with AVX2
+    /// for language models of GGUF files, which is faster and takes less memory; on a GPU these keep their quantised weights. int4
+    /// is int8 with 4 bits for the feed-forward layers of Whisper's decoder.
     #[arg(long, value_name = "PRECISION", default_value = "auto", value_parser = precision_choice)]
     // A plain `Option` would be an argument that may be left out.
     precision: std::option::Option<Precision>,
@@ -185,11 +192,14 @@ impl EngineArgs {
 /// Options of the search with a language model.
 #[derive(Args)]
 struct SearchArgs {
-    /// Language model of the search: an ARPA file, or off [default: the one that ships with the starter; live, on a CPU
-    /// alone]
+    /// Language model of the search: an ARPA file, or off [default: that of the starter]
+    ///
+    /// Live, the default joins on a CPU alone.
     #[arg(long, value_name = "FILE")]
     lm: Option<LanguageModelChoice>,
-    /// Weight of the language model, 0 to 10; a more accurate checkpoint needs less [default: 0.45, tuned for the starter]
+    /// Weight of the language model, 0 to 10 [default: 0.45]
+    ///
+    /// The default is tuned for the starter; a more accurate checkpoint needs less.
     #[arg(long, value_name = "WEIGHT")]
     lm_weight: Option<f32>,
 }
@@ -336,5 +346,25 @@ mod tests {
     #[test]
     fn the_arguments_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn short_help_has_one_line_for_each_option_and_no_second_word_for_starters() {
+        fn check(command: &clap::Command, path: &str) {
+            let short = |help: Option<&clap::builder::StyledStr>, of: &str| {
+                let help = help.map(ToString::to_string).unwrap_or_default();
+                assert!((1..=92).contains(&help.chars().count()), "{path}: {of}: {help:?}");
+            };
+            for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                short(argument.get_help(), argument.get_id().as_str());
+                let long = argument.get_long_help().map(ToString::to_string).unwrap_or_default();
+                assert!(!long.contains("stand-in"), "{path}: {long}");
+            }
+            short(command.get_about(), "about");
+            for below in command.get_subcommands() {
+                check(below, &format!("{path} {}", below.get_name()));
+            }
+        }
+        check(&Cli::command(), "auricle");
     }
 }

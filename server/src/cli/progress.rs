@@ -14,7 +14,8 @@ const WITH_LENGTH: &str = "{name:.bold} [{bar:24}] {done} / {all}  {speed}  {lef
 const WITHOUT_LENGTH: &str = "{name:.bold} {spinner} {done}  {speed}";
 const BYTES: &str = "{name:.bold} [{bar:24}] {bytes} / {total_bytes}  {bytes_per_sec}  {eta} left";
 const BYTES_WITHOUT_TOTAL: &str = "{name:.bold} {spinner} {bytes}  {bytes_per_sec}";
-const LOADING: &str = "{name:.bold} {spinner} loading the model";
+const LOADING: &str = "{spinner} loading {name}";
+const BEGUN: &str = "{name:.bold} {spinner}";
 
 /// Characters of a file's name that the bar shows.
 const NAME_CHARS: usize = 28;
@@ -25,6 +26,15 @@ pub struct Bar {
     bar: ProgressBar,
     /// Where the progress is JSON, in place of the bar.
     lines: Option<Arc<Mutex<ProgressLines>>>,
+}
+
+/// The bar while it shows what is being loaded.
+pub struct Loading<'a>(&'a Bar);
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
 }
 
 /// The bar while it shows one file.
@@ -51,15 +61,25 @@ impl Bar {
         self.line(|lines| *lines = ProgressLines::new(name));
     }
 
+    /// Shows what is being loaded, until the value is dropped.
+    pub fn loading(&self, what: &str) -> Loading<'_> {
+        self.line(|lines| lines.loading(what));
+        self.spin(spinner(LOADING, what));
+        Loading(self)
+    }
+
     /// Starts over for a file.
     pub fn start(&self, name: &str) -> FileBar<'_> {
-        self.line(ProgressLines::loading);
-        self.bar.set_style(style(LOADING, name));
+        self.spin(style(BEGUN, name));
+        FileBar { bar: self, name: name.to_owned() }
+    }
+
+    fn spin(&self, style: ProgressStyle) {
+        self.bar.set_style(style);
         self.bar.reset();
         if !self.is_hidden() {
             self.bar.enable_steady_tick(Duration::from_millis(200));
         }
-        FileBar { bar: self, name: name.to_owned() }
     }
 
     /// Starts over for a download of `total` bytes, if that is known.
@@ -125,12 +145,18 @@ impl FileBar<'_> {
     }
 }
 
+/// The style for a name that is cut to its room.
 fn style(template: &str, name: &str) -> ProgressStyle {
     let mut name: String = name.chars().take(NAME_CHARS).collect();
     if name.chars().count() == NAME_CHARS {
         name.pop();
         name.push('…');
     }
+    spinner(template, &name)
+}
+
+fn spinner(template: &str, name: &str) -> ProgressStyle {
+    let name = name.to_owned();
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")

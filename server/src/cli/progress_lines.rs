@@ -24,9 +24,9 @@ impl ProgressLines {
         Self { file: file.to_owned(), ..Self::default() }
     }
 
-    /// The model is being loaded.
-    pub fn loading(&mut self) {
-        event("loading", &json!({ "file": self.file }));
+    /// Something is being loaded.
+    pub fn loading(&mut self, what: &str) {
+        event("loading", &json!({ "file": self.file, "what": what }));
     }
 
     /// So many bytes are fetched.

@@ -10,7 +10,7 @@ use super::{Failure, ModelsFolder, Result, interrupt, output};
 use crate::checkpoints::{HUB, Machine, PullError, PullTarget, Pulled, REVISION, Source, Step, decimal_bytes, pull};
 
 #[derive(Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   auricle models pull --recommended             the size of svc-fast that suits this machine's device and free memory
   auricle models pull svc-fast                  what the catalog names for svc-fast
@@ -26,10 +26,12 @@ Environment:
   HF_ENDPOINT   the hub, like --hub
   HF_TOKEN      an access token, for checkpoints that need one")]
 pub struct PullArgs {
-    /// A service model, `chat`, `voice-en`, `detector`, `diarizer`, or OWNER/NAME on the hub [default with --recommended: the model that comes in sizes]
+    /// Service model, `chat`, `voice-en`, `detector`, `diarizer`, or OWNER/NAME on the hub
+    ///
+    /// With --recommended the default is the model that comes in sizes.
     #[arg(required_unless_present = "recommended")]
     name: Option<String>,
-    /// One of the sizes in which the service model's checkpoint is published, as `auricle models list` names them
+    /// One of the sizes of the service model, as `auricle models list` names them
     #[arg(long, value_name = "SIZE")]
     size: Option<String>,
     /// The size that suits the device and the free memory of this machine

@@ -16,14 +16,14 @@ use clap::Args;
 use super::out_file::OutFile;
 use super::progress::Bar;
 use super::sound_card::Player;
-use super::{EngineArgs, Failure, Result, interrupt};
+use super::{EngineArgs, Failure, Result, interrupt, loading};
 use crate::sound_format::{SoundFormat, WAV_HEADER_BYTES, wav_header};
 
 /// Bytes of standard input that are pushed at a time.
 const PIECE: usize = 4096;
 
 #[derive(Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Speech is mono, 16 bits, 24 kHz. A file has the format of its ending: wav, flac, mp3, opus, aac, or pcm for bare samples; all but wav and pcm need ffmpeg.
 `-o -` writes the bare samples to standard output as they are made; without -o the
 default loudspeaker plays them, on Linux by PulseAudio or PipeWire. Text of any length takes no more memory than a sentence. Markup, SSML among it, is left out: what stands between tags is read.
@@ -35,12 +35,12 @@ Examples:
   auricle say 'It is ten past nine.' --voice ljspeech --speed 1.2 -o time.wav
   auricle say --show-text 'On Mar. 5 it cost $5.20.'    the words that are said for it
   auricle say 'Good morning.' -o - | aplay -q -f S16_LE -r 24000 -c 1
-  auricle voices list                                  the voices there are")]
+  auricle voices                                       the voices there are")]
 pub struct SayArgs {
     /// The text, or - for standard input
     #[arg(required = true)]
     text: Vec<String>,
-    /// A voice of `auricle voices list`, or a language [default: the first that is listed]
+    /// A voice of `auricle voices`, or a language [default: the first that is listed]
     #[arg(long, value_name = "VOICE")]
     voice: Option<String>,
     /// The language of the text: without --voice the first voice that speaks it says it
@@ -49,10 +49,10 @@ pub struct SayArgs {
     /// From 0.5, slow, to 2, fast
     #[arg(long, value_name = "SPEED", default_value_t = 1.0, value_parser = speed)]
     speed: f32,
-    /// The file, in the format of its ending, or - for bare samples on standard output [default: the loudspeaker]
+    /// File, in the format of its ending, or - for bare samples [default: the loudspeaker]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print the text that is said, a clause a line, in place of saying it: no voice is loaded
+    /// Print the text that is said, a clause a line; no voice is loaded
     #[arg(long, conflicts_with = "out")]
     show_text: bool,
     /// Show no progress bar
@@ -142,12 +142,16 @@ pub fn run(args: &SayArgs) -> Result<()> {
     let bar = Bar::new(args.quiet);
     interrupt::on_signal(bar.clone());
     let options = args.speak_options();
+    let engine_options = args.engine.options()?;
+    let models = engine_options.models.clone();
+    let engine = Engine::open(engine_options)?;
+    let is_loading = bar.loading(&loading::voice(&engine, &models, args.voice.as_deref()));
+    let (input, speech) = engine.speak(&options).map_err(no_voice)?;
+    drop(is_loading);
     let file_bar = bar.start(match &output {
         Output::File(path, _) | Output::Encoded(path, ..) => path.to_str().unwrap_or("speech"),
         Output::Pipe | Output::Loudspeaker(_) => "speech",
     });
-    let engine = Engine::open(args.engine.options()?)?;
-    let (input, speech) = engine.speak(&options).map_err(no_voice)?;
     let text = args.text.join(" ");
     let feeding = thread::spawn(move || feed(input, &text));
     file_bar.begin(None);

@@ -1,5 +1,6 @@
 //! `auricle serve`: reads the settings and runs the service.
 
+use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,8 @@ use clap::Args;
 use toml::{Table, Value};
 use url::Url;
 
-use super::{Failure, Result, hint};
+use super::progress::Bar;
+use super::{Failure, Result, hint, loading};
 use crate::config::{Config, LogFormat, Origins, Role, precision_choice};
 use crate::serve;
 
@@ -16,7 +18,7 @@ use crate::serve;
 const DEFAULT_MODEL: &str = "svc-best";
 
 #[derive(Args, Default)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 The first start creates the data folder, an account and an API key. It prints the key once, with a curl line to try.
 
 Every setting has a key: in the file of --config (TOML), and as AURICLE_KEY_IN_CAPITALS in the environment. Flags win over
@@ -38,8 +40,9 @@ pub struct ServeArgs {
     /// The models folder, with catalog.toml
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
-    /// The compute devices: auto and gpu take the first real GPU and all that are like it, or say cpu, vulkan:N, or several with
-    /// commas, which share the work [default: auto]
+    /// Compute devices: auto, gpu, cpu, or vulkan:N, several with commas [default: auto]
+    ///
+    /// auto and gpu take the first real GPU and all that are like it. Devices share the work.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// Precision of the weights: auto, full, half, int8 or int4 [default: auto]
@@ -120,5 +123,9 @@ pub fn run(args: &ServeArgs) -> Result<()> {
         tracing::warn!("the environment has {name}, which is no setting; did you mean {meant}?");
     }
     let hint = Catalog::read(&config.models).ok().and_then(|catalog| hint::line(&catalog, DEFAULT_MODEL));
-    super::runtime()?.block_on(serve::run(config, hint)).map_err(Failure::Service)
+    // A service whose output another program reads has no line that goes.
+    let bar = Bar::new(!io::stdout().is_terminal());
+    let is_loading = bar.loading(&loading::service(&config.models));
+    let served = serve::run(config, hint, || drop(is_loading));
+    super::runtime()?.block_on(served).map_err(Failure::Service)
 }

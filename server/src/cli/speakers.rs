@@ -11,7 +11,8 @@ use serde_json::json;
 
 use super::keys::{DatabaseArgs, database, email};
 use super::output::ListFormArgs;
-use super::{EngineArgs, Failure, Result, output};
+use super::progress::Bar;
+use super::{EngineArgs, Failure, Result, loading, output};
 use crate::clock;
 use crate::config::Config;
 use crate::ids::AccountId;
@@ -31,7 +32,7 @@ pub struct SpeakersArgs {
 #[derive(Subcommand)]
 enum SpeakersCommand {
     /// Keep the voice of a person, from a clip of that person alone
-    #[command(after_help = "\
+    #[command(after_long_help = "\
 A voice identifies a person: ask for consent. The clip has at least five seconds of speech and at most ten minutes, without
 other people or music. What is kept of it is encrypted; the clip is not.
 
@@ -169,8 +170,11 @@ pub(super) fn clip_failure(clip: &Path, error: Error) -> Failure {
 fn add(args: &AddArgs) -> Result<()> {
     let named = |error| clip_failure(&args.file, error);
     let audio = AudioStream::open_with(&args.file, &OpenOptions::default().name("the file")).map_err(named)?;
+    let bar = Bar::new(false);
+    let is_loading = bar.loading(&loading::model(&args.engine.models.path()?, "diarizer"));
     let engine = Engine::open(args.engine.options()?)?;
     let profile = engine.enroll(audio).map_err(named)?;
+    drop(is_loading);
     super::runtime()?.block_on(async {
         let (store, config, account) = args.owner.create().await?;
         let taken = || Failure::Service(format!("{} is known already; remove that profile first", args.name));

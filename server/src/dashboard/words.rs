@@ -450,12 +450,12 @@ words! {
     device_precision = "Precision of kernels";
     device_none = "This process does not transcribe: its role is api.";
     model_published = "Published";
-    model_starter = "Stand-in";
+    model_starter = "Starter";
     model_missing = "Missing";
     languages_any = "Any";
     languages_number = "languages";
     starter_notice = "A better model";
-    starter_wrote = "runs on a small stand-in, which gets more words wrong than a published model.";
+    starter_wrote = "runs on a small starter, which gets more words wrong than a published model.";
     starter_better = "is recommended for this machine.";
     starter_pulling = "A model is being pulled";
     pull = "Pull";

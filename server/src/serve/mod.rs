@@ -54,11 +54,12 @@ const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The age of temporary files that no process can still use.
 const SCRATCH_MAX_AGE: Duration = Duration::from_hours(48);
 
-/// Runs the service until it receives a stop signal. `hint` is a line about the model, for the end of the first output.
+/// Runs the service until it receives a stop signal. `hint` is a line about the model, for the end of the first output; `ready` is called
+/// before that.
 ///
 /// # Errors
 /// One line, if it cannot start.
-pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
+pub async fn run(config: Config, hint: Option<String>, ready: impl FnOnce()) -> Result<(), String> {
     let data = &config.data;
     data_folder::prepare(data)?;
     // Two processes on one data folder would each treat the other's jobs as those of a dead worker.
@@ -152,6 +153,7 @@ pub async fn run(config: Config, hint: Option<String>) -> Result<(), String> {
     tasks.spawn(run_metering(metering, state.realtime.clone()));
     let has_limit = config.billing_provider == BillingProvider::Local && first_key.is_some();
     let limit = has_limit.then(|| limit_of_first_account(&config));
+    ready();
     print_addresses(
         &urls,
         wyoming_address,

@@ -32,22 +32,22 @@ fn the_operator_sees_the_service_and_pulls_a_checkpoint() {
     holds(&mut browser, "the link", "document.readyState == 'complete' && !!document.querySelector('[name=password]')");
     send(&mut browser, &[("password", PASSWORD)]);
     browser.follow("document.querySelector('nav a[href=\"/operator\"]').click()");
-    assert_eq!(browser.run("document.querySelectorAll('tbody .badge.queued').length > 3"), "true", "stand-ins");
+    assert_eq!(browser.run("document.querySelectorAll('tbody .badge.queued').length > 3"), "true", "starters");
     assert_eq!(browser.run(NO_FAULTS), "true");
     pictures(&mut browser, "operator");
 
-    // A stand-in writes a text, and its page has the button that pulls a better model.
+    // A starter writes a text, and its page has the button that pulls a better model.
     let upload = account.upload("speech.wav", silence(1.0));
     let id = account.create(&json!({ "upload_id": upload, "model": "svc-fast" }));
     account.finished(&id);
     browser.go(&at("/transcripts"));
     let notice = "document.querySelector('.notice')";
     let text = browser.run(&format!("{notice}.innerText"));
-    assert!(text.contains("svc-fast runs on a small stand-in") && text.contains("openai/whisper-"), "{text}");
-    pictures(&mut browser, "transcripts-stand-in");
+    assert!(text.contains("svc-fast runs on a small starter") && text.contains("openai/whisper-"), "{text}");
+    pictures(&mut browser, "transcripts-starter");
     browser.go(&at(&format!("/transcripts/{id}")));
     assert_eq!(browser.run(&format!("{notice}.querySelector('form').elements.model.value")), "svc-fast");
-    pictures(&mut browser, "transcript-stand-in");
+    pictures(&mut browser, "transcript-starter");
     browser.go(&at("/operator"));
 
     // The hub stops in the middle of the weights and then goes on: the page follows, and shows the end by itself.

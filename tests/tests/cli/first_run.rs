@@ -39,11 +39,13 @@ fn a_terminal_shows_the_model_its_errors_and_the_command_for_a_better_one() {
     );
     let Some(shown) = on_terminal(&["transcribe", "--device", "cpu"], &starter_models()) else { return };
     assert_eq!(shown.matches(&line).count(), 1, "{shown}");
+    assert!(shown.contains("loading svc-best (starter, "), "{shown}");
     let quiet = on_terminal(&["transcribe", "--device", "cpu", "--quiet"], &starter_models()).unwrap();
-    assert!(!quiet.contains("a better one"), "{quiet}");
+    assert!(!quiet.contains("a better one") && !quiet.contains("loading"), "{quiet}");
     let live = on_terminal(&["listen", "--device", "cpu", "--fast"], &starter_models()).unwrap();
     let line = format!("svc-realtime-pro runs on the small starter checkpoint, {} %", rate("svc-realtime-pro"));
     assert!(live.contains(&line), "{live}");
+    assert!(live.contains("loading svc-realtime-pro (starter, "), "{live}");
     assert!(live.contains("a better one: auricle models pull svc-realtime-pro"), "{live}");
 }
 

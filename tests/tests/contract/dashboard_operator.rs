@@ -77,7 +77,7 @@ fn the_page_tells_what_waits_and_runs() {
         account.create(&json!({ "upload_id": account.upload("a.wav", silence(1.0)) }));
     }
     let page = operator.get("/operator").text().to_owned();
-    for part in ["3 <span class=\"muted small\">waiting", "its role is api", "svc-realtime-pro", "Stand-in", "/metrics"]
+    for part in ["3 <span class=\"muted small\">waiting", "its role is api", "svc-realtime-pro", "Starter", "/metrics"]
     {
         assert!(page.contains(part), "{part}: {page}");
     }
@@ -155,7 +155,7 @@ fn operators_see_that_a_stand_in_wrote_a_text_and_pull_a_better_model() {
     let service = operated().environment([("HF_ENDPOINT", hub.url())]).start();
     let mut operator = operator(&service);
     let account = Account { api: service.api(), key: service.key(OPERATOR), email: OPERATOR.into() };
-    let notice = "<code>svc-best</code> runs on a small stand-in";
+    let notice = "<code>svc-best</code> runs on a small starter";
     assert!(!operator.get("/transcripts").text().contains(notice), "nothing is written yet");
     let done = account.transcribe("a.wav", silence(1.0));
     let pages = ["/transcripts".to_owned(), format!("/transcripts/{}", done["id"].as_str().unwrap())];
@@ -184,7 +184,7 @@ fn operators_see_that_a_stand_in_wrote_a_text_and_pull_a_better_model() {
     });
     assert!(state["text"].as_str().unwrap().contains("now runs on it"), "{state}");
     for path in &pages {
-        assert!(!operator.get(path).text().contains("small stand-in"), "{path}");
+        assert!(!operator.get(path).text().contains("small starter"), "{path}");
     }
 }
 

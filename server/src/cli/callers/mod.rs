@@ -47,7 +47,9 @@ pub struct CallersArgs {
     /// A caller with headphones: no echo
     #[arg(long, requires = "talk", conflicts_with = "echo")]
     headphones: bool,
-    /// Folder of recorded callers: its folders sentences, backchannels and interruptions hold sound files, which take the places of the lines of their kind
+    /// Folder of recorded callers
+    ///
+    /// Its folders sentences, backchannels and interruptions hold sound files, which take the places of the lines of their kind.
     #[arg(long, value_name = "DIR", requires = "talk")]
     lines: Option<PathBuf>,
     /// The result as JSON

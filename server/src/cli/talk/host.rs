@@ -36,6 +36,11 @@ struct OwnService {
 }
 
 impl HostArgs {
+    /// True for a service that runs already.
+    pub fn is_running(&self) -> bool {
+        self.url.is_some()
+    }
+
     /// The service to call, started if there is none, with this language model for its agents. A signal ends the process from now on, its own service and `bar` with it.
     ///
     /// # Errors
@@ -60,7 +65,8 @@ fn start(engine: &EngineArgs, language_model: Option<&str>, bar: Bar) -> Result<
         command.args([listener, "127.0.0.1:0"]);
     }
     if let Some(model) = language_model {
-        command.env("AURICLE_DEFAULT_LANGUAGE_MODEL", model);
+        // As text, also where it looks like a number.
+        command.env("AURICLE_DEFAULT_LANGUAGE_MODEL", toml::Value::from(model).to_string());
     }
     // Its own addresses and database, whatever those of the service of this machine are.
     for name in [

@@ -26,7 +26,7 @@ use self::loudspeaker::Loudspeaker;
 use self::screen::Screen;
 use super::progress::Bar;
 use super::sound_card::{Player, Recorder};
-use super::{EngineArgs, Failure, Result, runtime};
+use super::{EngineArgs, Failure, Result, loading, runtime};
 
 /// Length of a piece of sound, ms.
 const TICK_MS: u64 = 20;
@@ -42,7 +42,7 @@ const QUIET: Duration = Duration::from_secs(3);
 const LONGEST_END: Duration = Duration::from_secs(5);
 
 #[derive(Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 The agent hears with the live model, thinks with the language model and speaks with the default voice. The words of both sides go to
 standard error, with the time from your last sound to the first sound of the reply. Use headphones, or a microphone that cancels echo.
 The call ends on Ctrl-C. With --pipe it ends with standard input, once the agent has answered, and with the pipe of standard output;
@@ -70,7 +70,9 @@ pub struct TalkArgs {
     /// A voice of `auricle voices` [default: the first]
     #[arg(long, value_name = "VOICE")]
     voice: Option<String>,
-    /// A language model that `auricle models list` names, a GGUF file, or a folder [default: the catalog's]
+    /// Language model: an id, a GGUF file, or a folder [default: the catalog's]
+    ///
+    /// `auricle models list` has the ids.
     #[arg(long, value_name = "ID|PATH", conflicts_with = "url")]
     model: Option<String>,
     #[command(flatten)]
@@ -100,7 +102,9 @@ pub fn run(args: &TalkArgs) -> Result<()> {
     let sound = if args.pipe { None } else { Some(devices().map_err(|failure| failure.advise(NO_DEVICES))?) };
     let bar = Bar::new(false);
     let service = {
-        let _file = bar.start("the agent");
+        let models = args.engine.models.path()?;
+        let what = loading::language_model(&models, args.model.as_deref());
+        let _loading = (!args.host.is_running()).then(|| bar.loading(&format!("an agent with {what}")));
         args.host.service(&args.engine, args.model.as_deref(), bar.clone())?
     };
     let (recording, playing) = match sound {

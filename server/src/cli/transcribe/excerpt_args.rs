@@ -5,7 +5,9 @@ use clap::Args;
 
 #[derive(Args)]
 pub struct ExcerptArgs {
-    /// Begin here in the recording: seconds, or a time such as 1:02:03.5; times of the transcript stay those of the recording
+    /// Begin here in the recording: seconds, or a time such as 1:02:03.5
+    ///
+    /// The times of the transcript stay those of the recording.
     #[arg(long, value_name = "TIME", value_parser = time_ms)]
     start: Option<u64>,
     /// Transcribe so much: seconds, or a time such as 1:30

@@ -15,7 +15,7 @@ use crate::cli::named_model::{Fetching, LocalModel, NamedModel};
 use crate::cli::out_file::Temporary;
 use crate::cli::progress::{Bar, clock, speed};
 use crate::cli::pull::Verbosity;
-use crate::cli::{Result, hint, output};
+use crate::cli::{Result, hint, loading, output};
 
 /// The state that all files share. The model is fetched and the engine opened for the first file that can be decoded, so that a wrong
 /// path is reported at once.
@@ -54,7 +54,12 @@ impl Job<'_> {
         if self.engine.is_none() && !self.bar.is_hidden() {
             hint::say(&self.engine_options.models, &self.args.model);
         }
-        let bar = self.bar.start(&shown(input));
+        let what = match &options.checkpoint {
+            Some(path) => loading::checkpoint(path),
+            None => loading::model(&self.engine_options.models, &self.args.model),
+        };
+        // Only the first file waits for it.
+        let is_loading = self.engine.is_none().then(|| self.bar.loading(&what));
         let engine = match &mut self.engine {
             Some(engine) => engine,
             empty => {
@@ -69,6 +74,8 @@ impl Job<'_> {
         engine.load(&options)?;
         let passes = self.args.analysis.passes();
         let tagger = if passes.ask_for_entities() { engine.tagger()? } else { None };
+        drop(is_loading);
+        let bar = self.bar.start(&shown(input));
         tracing::info!(file = name, format = sound.audio.format(), device = engine.device_names(), "transcribing");
         bar.begin(sound.audio.duration_s());
         let started = Instant::now();

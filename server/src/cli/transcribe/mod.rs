@@ -42,7 +42,7 @@ use super::progress::Bar;
 use super::{EngineArgs, Failure, Result, SearchArgs, interrupt, output, speakers};
 
 #[derive(Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Text goes to standard output, progress and messages to standard error. A file that cannot be transcribed gets one line
 there; the others are done all the same, and the exit status is 1. Wrong usage is 2, Ctrl-C 130.
 
@@ -74,7 +74,7 @@ Examples:
   curl -s https://example.com/talk.mp3 | auricle transcribe -
   auricle transcribe *.flac --format json | jq -r '.file + \": \" + .text'")]
 pub struct TranscribeArgs {
-    /// Audio or video files, folders of them, or their http(s) addresses; `-` reads a file from standard input
+    /// Audio or video files, folders of them, http(s) addresses, or - for standard input
     #[arg(required_unless_present = "watch", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Search the folders within a folder, too
@@ -87,8 +87,10 @@ pub struct TranscribeArgs {
     /// others go on. With --recursive the folders within are watched, too.
     #[arg(long, value_name = "DIR", requires = "out", conflicts_with = "files")]
     watch: Option<PathBuf>,
-    /// The model, as `auricle models list` names it; the path of a checkpoint: a folder, a ggml file of whisper.cpp, or a
-    /// folder of CTranslate2; or OWNER/NAME on the model hub, fetched once, after a question
+    /// Model: an id of `auricle models list`, a checkpoint's path, or OWNER/NAME on the hub
+    ///
+    /// A path leads to a published folder, a ggml file of whisper.cpp, or a folder of CTranslate2. A checkpoint of the model hub is
+    /// fetched once, after a question.
     #[arg(long, value_name = "ID|PATH|OWNER/NAME", default_value = "svc-best")]
     model: String,
     /// Fetch OWNER/NAME of --model without a question if it is not here
@@ -97,14 +99,17 @@ pub struct TranscribeArgs {
     /// The spoken language, such as en; if left out, the model detects it where it can
     #[arg(long, value_name = "CODE")]
     language: Option<String>,
-    /// The languages of a recording that changes between them, such as en,de (Whisper checkpoints)
+    /// Languages of a recording that changes between them, such as en,de (Whisper)
     #[arg(long, value_name = "CODES", value_delimiter = ',', conflicts_with = "language")]
     languages: Vec<String>,
-    /// Output format, or several with commas for a folder of --out [default: that of the ending of --out, else text]
+    /// Output format, or several with commas [default: that of the ending of --out, else text]
+    ///
+    /// Several are files beside each other in the folder of --out.
     #[arg(long, value_enum, value_delimiter = ',')]
     format: Vec<Format>,
-    /// Write to this file, in the format of its ending, or STEM.txt (.json, .srt and so on) for each input into this folder, in
-    /// place of standard output
+    /// Write to this file, or for each input into this folder, not to standard output
+    ///
+    /// A file has the format of its ending. In a folder the files of an input have its name, and .txt, .json, .srt and so on.
     #[arg(short, long, value_name = "FILE|DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -123,39 +128,46 @@ pub struct TranscribeArgs {
     /// Expect medical terms, in English, Spanish, German and French
     #[arg(long)]
     medical: bool,
-    /// Write spoken numbers in digits, in English, Spanish, German, French, Portuguese, Italian and Dutch: "twelve thousand dollars" as
-    /// "$12,000"
+    /// Write spoken numbers in digits: "twelve thousand dollars" as "$12,000"
+    ///
+    /// This is for English, Spanish, German, French, Portuguese, Italian and Dutch.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true)]
     format_numbers: bool,
-    /// Look-ahead of streaming models in ms [default: the longest that the model was trained with]
+    /// Look-ahead of streaming models in ms [default: the longest that the model knows]
     #[arg(long, value_name = "MS")]
     look_ahead: Option<u32>,
     #[command(flatten)]
     search: SearchArgs,
-    /// Beam width of the search; a wider beam is slower and more accurate up to a point [default: 16 with a language model, 5 for
-    /// svc-best's starter on a CPU, 1 for other Whisper checkpoints]
+    /// Beam width of the search
+    ///
+    /// A wider beam is slower and more accurate up to a point. The default is 16 with a language model, 5 for svc-best's starter on
+    /// a CPU, and 1 for other Whisper checkpoints.
     #[arg(long, value_name = "N")]
     beam: Option<usize>,
-    /// Decode windows in sequence, each with the text of the previous one: slower; names and style stay more consistent
-    /// (Whisper checkpoints)
+    /// Decode windows in sequence, each with the text of the one before (Whisper)
+    ///
+    /// This is slower; names and style stay more consistent.
     #[arg(long)]
     sequential: bool,
-    /// Write English, whatever language is spoken (Whisper checkpoints of many languages, Canary)
+    /// Write English, whatever language is spoken (Whisper of many languages, Canary)
     #[arg(long)]
     translate: bool,
-    /// Say who speaks: each turn on a line of its own. N, 1 to 20, is about how many speakers there are [default: as many as
-    /// are found]
+    /// Say who speaks, each turn on a line; N, 1 to 20, is about how many there are
+    ///
+    /// Without N there are as many speakers as are found.
     #[arg(long, value_name = "N", num_args = 0..=1, value_parser = speaker_count)]
     speakers: Option<Option<usize>>,
-    /// Name the speakers whose voices `auricle speakers add` has kept, where it is surely theirs
+    /// Name the speakers whose voices `auricle speakers add` has kept, where it is sure
     #[arg(long, requires = "speakers")]
     identify: bool,
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Transcribe each channel by itself, and take it for a speaker: for calls with one speaker a channel. Takes files alone
+    /// Transcribe each channel of a file by itself, as a speaker: for calls
+    ///
+    /// `auricle listen --channels` does so live.
     #[arg(long, conflicts_with = "speakers")]
     channels: bool,
-    /// The audio track of a file with several, from 1 [default: the one that the file states, else the first]
+    /// Audio track of a file with several, from 1 [default: that which the file states]
     #[arg(long, value_name = "N")]
     track: Option<NonZeroUsize>,
     #[command(flatten)]

@@ -8,7 +8,9 @@ use crate::cli::{Failure, Result};
 
 #[derive(Args)]
 pub struct SubtitleArgs {
-    /// Longest line of subtitles, 1 to 1000 columns: a wide character, as of Chinese, takes two [default: 42]
+    /// Longest line of subtitles, 1 to 1000 columns [default: 42]
+    ///
+    /// A wide character, as of Chinese, takes two.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     max_line_width: Option<u16>,
     /// Most lines of a subtitle, 1 to 10 [default: 2]
