@@ -73,8 +73,7 @@ impl Engine {
         let found = voices.into_iter().find(|(voice, _)| voice.id == name);
         let (_, path) =
             found.ok_or_else(|| Error::UnknownVoice(format!("{name:?}; `auricle voices list` lists them")))?;
-        let file = pocket_tts::voice_path(&path, name);
-        Ok(std::fs::read(&file).ok().and_then(|bytes| ClonedVoice::from_file(&bytes)).map(|_| file))
+        Ok(cloned_file(&path, name))
     }
 
     /// The model of a voice that was made of a recording.
@@ -118,4 +117,11 @@ impl Engine {
             _ => Err(Error::NotPulled(none.into())),
         }
     }
+}
+
+/// The file of a folder's voice that was made of a recording; none for another.
+pub fn cloned_file(dir: &Path, id: &str) -> Option<PathBuf> {
+    let file = pocket_tts::voice_path(dir, id);
+    let is_made = clones(dir) && std::fs::read(&file).is_ok_and(|bytes| ClonedVoice::from_file(&bytes).is_some());
+    is_made.then_some(file)
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Engine;
+use super::cloning::cloned_file;
 use super::devices::EngineDevice;
 use crate::error::{Error, Result};
 use crate::language::primary_subtag;
@@ -56,6 +57,8 @@ impl Engine {
             let first = voices.len();
             let ids = voice_model::voice_ids(&path)?.into_iter();
             voices.extend(ids.map(|id| voice(id, &model.language, &model.id, &path)));
+            // None that was added becomes the default.
+            voices[first..].sort_by_cached_key(|(voice, path)| cloned_file(path, &voice.id).is_some());
             let default = |(voice, _): &(VoiceInfo, PathBuf)| Some(&voice.id) == model.default_voice.as_ref();
             if let Some(at) = voices[first..].iter().position(default) {
                 voices[first..=first + at].rotate_right(1);

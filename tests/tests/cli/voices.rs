@@ -56,7 +56,7 @@ fn a_clip_becomes_a_voice_that_speaks_until_it_is_removed() {
     let clip = clip(&models, &reading(12));
     let run = add(&models, "ada", &clip, &["--language", "de"]);
     assert_eq!((run.status, run.stdout.as_str()), (Some(0), "ada  de  frames\n"), "{}", run.stderr);
-    assert_eq!(voices(&models, &["list"]).stdout, "ada  de  frames\nann  de  frames\nbob  de  frames\n");
+    assert_eq!(voices(&models, &["list"]).stdout, "ann  de  frames\nbob  de  frames\nada  de  frames\n");
     let file = models.path().join("frames/voices/ada.safetensors");
     let bytes = fs::read(&file).unwrap();
     assert!(bytes.windows(CONSENT.len()).any(|part| part == CONSENT.as_bytes()), "the consent is kept");
