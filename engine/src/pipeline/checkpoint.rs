@@ -93,13 +93,13 @@ impl Checkpoint {
                 }
             }
             Self::Qwen3Asr(model) => {
-                let decoder = model.decoder().config();
+                let config = model.config();
                 ModelReport {
                     class: "Qwen3ASRForConditionalGeneration".into(),
                     parameters: model.parameters(),
-                    layers: decoder.layers,
-                    hidden_size: decoder.size,
-                    vocab_size: decoder.vocabulary,
+                    layers: config.encoder.layers,
+                    hidden_size: config.encoder.size,
+                    vocab_size: config.decoder.vocabulary,
                     streaming: false,
                     look_aheads_ms: Vec::new(),
                     form: model.form().into(),

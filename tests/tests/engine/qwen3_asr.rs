@@ -157,6 +157,6 @@ fn options_that_it_lacks_are_refused_by_name() {
 #[test]
 fn a_check_accounts_for_it() {
     let report = check_model(fixtures().join("qwen3_asr/tied")).unwrap();
-    assert_eq!((report.class.as_str(), report.layers, report.hidden_size), ("Qwen3ASRForConditionalGeneration", 2, 64));
+    assert_eq!((report.class.as_str(), report.layers, report.hidden_size), ("Qwen3ASRForConditionalGeneration", 2, 48));
     assert!(report.parameters > 50_000 && report.form.contains("BF16") && !report.streaming, "{report:?}");
 }

@@ -7,7 +7,7 @@ use auricle_kernels::product::gemv::Precision;
 use burn::tensor::Device;
 use serde_json::Value;
 
-use super::model::{AudioModel, Head};
+use super::audio_model::{AudioModel, Head};
 use crate::decoding::argmax;
 use crate::error::{Error, Result};
 use crate::models::decoder::{Embedded, PageArena, PageList, Piece};

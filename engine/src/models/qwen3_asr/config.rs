@@ -13,6 +13,8 @@ use crate::models::whisper::EncoderConfig;
 pub const MODEL_TYPE: &str = "qwen3_asr";
 /// Mel frames of a chunk, which the convolutions see by itself: 1 s.
 pub const CHUNK_FRAMES: usize = 100;
+/// Samples of the shortest recording: a shorter one is filled up with silence.
+pub const LEAST_SAMPLES: usize = 8_000;
 /// Encoder frames of a whole chunk.
 pub const CHUNK_TOKENS: usize = 13;
 /// Largest width or depth that is accepted: a wrong file is refused before memory is asked for.
@@ -199,7 +201,7 @@ fn check_features(dir: &Path, mels: usize) -> Result<()> {
         ("hop_length", 160),
         ("sampling_rate", 16_000),
         ("n_window", CHUNK_FRAMES / 2),
-        ("min_length", super::model::LEAST_SAMPLES),
+        ("min_length", LEAST_SAMPLES),
         ("dither", 0),
     ];
     for (key, wanted) in wanted {

@@ -9,7 +9,8 @@ use super::model::Qwen3Asr;
 use super::prompt::Prompt;
 use crate::decoding::{argmax, confidence_of, repeated_tail};
 use crate::error::{Error, Result};
-use crate::models::decoder::{Embedded, PageArena, PageList, Piece};
+use crate::models::decoder::{ChatTokenizer, Embedded, PageArena, PageList, Piece};
+use crate::models::whisper::{WordTokens, words_of};
 
 /// Most tokens of a text: these for each frame of audio, of which there are 13 in a second, and so many more.
 const TOKENS_A_FRAME: usize = 2;
@@ -24,6 +25,13 @@ pub struct Written {
     pub confidences: Vec<f32>,
     /// The language that was named or found.
     pub language: Option<&'static str>,
+}
+
+impl Written {
+    /// The words of the text.
+    pub fn words(&self, tokenizer: &ChatTokenizer) -> Vec<WordTokens> {
+        words_of(self.tokens.iter().map(|token| tokenizer.bytes(*token)))
+    }
 }
 
 /// A window that has ended, and its text or the reason that there is none.

@@ -1,6 +1,7 @@
 //! Qwen3-ASR: an audio encoder in windows, and a language model that reads its frames. See `README.md` beside this file.
 
 mod aligner;
+mod audio_model;
 mod config;
 mod decoding;
 mod encoder;
@@ -8,8 +9,9 @@ mod model;
 mod prompt;
 
 pub use aligner::Aligner;
+pub use audio_model::AudioModel;
 pub use config::Config;
 pub use decoding::{DecodingBatch, Outcome, Written};
 pub use encoder::Encoder;
-pub use model::{AudioModel, Qwen3Asr};
+pub use model::Qwen3Asr;
 pub use prompt::{Prompt, Prompts};

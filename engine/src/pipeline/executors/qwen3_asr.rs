@@ -161,7 +161,7 @@ impl Qwen3AsrExecutor {
         let (Some((_, samples, written)), Some(aligner)) = (slot.untimed.front(), model.aligner()) else {
             return Err(Error::internal("a step without a text to align"));
         };
-        let words = model.words(written);
+        let words = written.words(model.decoder().tokenizer());
         let words: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
         let Some(arena) = state.and_then(|state| state.aligned.as_mut()) else {
             return Err(Error::internal("an aligner without memory"));

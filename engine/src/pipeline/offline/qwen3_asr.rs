@@ -161,7 +161,7 @@ fn words(model: &Qwen3Asr, text: WrittenWindow, window: &Window) -> Result<Windo
     let whole = first.start..spans.last().map_or(first.end, |last| last.end);
     let (is_timed, mut times) = (!text.times.is_empty(), text.times.into_iter());
     let (mut words, mut dropped, mut before): (Vec<Word>, usize, u64) = (Vec::new(), 0, whole.start);
-    for word in model.words(&written) {
+    for word in written.words(model.decoder().tokenizer()) {
         let time = match (is_timed, times.next().flatten()) {
             (false, _) => whole.clone(),
             (true, Some(time)) => time.start.min(length_ms)..time.end.min(length_ms),
