@@ -18,6 +18,9 @@ from pipecat.serializers.twilio import TwilioFrameSerializer
 
 LONGEST_S = 100
 RATE = 16_000
+PACKET_S = 0.02
+# 100 ms in mu-law.
+SILENCE = [base64.b64encode(b"\xff" * 160).decode()] * 5
 MULAW = {"encoding": "audio/x-mulaw", "sampleRate": 8000}
 
 
@@ -97,22 +100,25 @@ async def main(provider, url, path):
         assert understood is None or isinstance(understood, kind), frame
         await socket.send(json.dumps(frame))
 
-    async def speak(audio):
-        step = RATE // 50 * 2
-        for at in range(0, len(audio), step):
-            coded = await serializer.serialize(OutputAudioRawFrame(audio[at : at + step], RATE, 1))
-            if coded is not None:
-                payload = json.loads(coded)["media"]["payload"]
-                await send({"event": "media", "media": {"track": "inbound", "payload": payload}}, InputAudioRawFrame)
-            await asyncio.sleep(0.02)
+    async def speak(payloads):
+        began = asyncio.get_running_loop().time()
+        for number, payload in enumerate(payloads, 1):
+            await send({"event": "media", "media": {"track": "inbound", "payload": payload}}, InputAudioRawFrame)
+            await asyncio.sleep(began + number * PACKET_S - asyncio.get_running_loop().time())
 
     async def until(is_so):
         while not is_so():
             assert not reading.done(), reading.exception()
-            await speak(bytes(RATE // 10 * 2))
+            await speak(SILENCE)
+
+    async def coded(audio):
+        step = int(RATE * PACKET_S) * 2
+        pieces = [audio[at : at + step] for at in range(0, len(audio), step)]
+        frames = [await serializer.serialize(OutputAudioRawFrame(piece, RATE, 1)) for piece in pieces]
+        return [json.loads(frame)["media"]["payload"] for frame in frames if frame is not None]
 
     with open(path, "rb") as file:
-        speech = file.read()
+        speech = await coded(file.read())
     async with websockets.connect(url) as socket:
         await socket.send(json.dumps(connected))
         await socket.send(json.dumps(start))
@@ -124,7 +130,8 @@ async def main(provider, url, path):
         await send({"event": "dtmf", "dtmf": {"digit": "5"}}, InputDTMFFrame)
         await until(lambda: found["clears"] > 0)
         # Keys are passed on after a pause, and answered.
-        await speak(bytes(RATE * 2 * 4))
+        for _ in range(40):
+            await speak(SILENCE)
         if provider == "plivo":
             await socket.close()
         else:

@@ -270,8 +270,8 @@ mod tests {
 
     #[test]
     fn marks_tell_how_late_audio_is_played() {
-        let mut player = Player::default();
-        player.marks = [("a".to_owned(), 1_000), ("b".to_owned(), 1_500), ("c".to_owned(), 2_000)].into();
+        let marks = [("a".to_owned(), 1_000), ("b".to_owned(), 1_500), ("c".to_owned(), 2_000)].into();
+        let mut player = Player { marks, ..Player::default() };
         assert_eq!(player.played("x", 1_000), None);
         assert_eq!(player.played("b", 1_700), Some(200), "that of the first is lost");
         assert_eq!(player.played("a", 1_700), None);

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use auricle_tests::chat_replies::{COMPLETIONS, says};
-use auricle_tests::{Delivery, spoken};
+use auricle_tests::{Delivery, Receiver, Setup, spoken};
 use serde_json::{Value, json};
 
 use super::phone::{Phone, sentence};
 use super::{answering, said, starter, transcript};
+use crate::postgres;
 use crate::voice_agent::mulaw;
 
 const STORY: &str = "Once upon a time there was a mill by the lake, and in the mill there lived a man. ";
@@ -125,7 +126,7 @@ fn what_the_provider_has_not_played_is_cut_off_the_conversation() {
 #[test]
 fn a_call_is_transcribed_alone() {
     let account = starter().account();
-    let receiver = auricle_tests::Receiver::new();
+    let receiver = Receiver::new();
     let body = json!({ "model": "svc-realtime", "language_code": "en_us", "webhook_url": receiver.url("/hook") });
     for provider in ["twilio", "plivo"] {
         let (mut phone, id) = Phone::call(&account, provider, &body);
@@ -158,6 +159,24 @@ fn what_is_to_be_hidden_is_not_in_the_transcript() {
     phone.hang_up();
     let text = transcript(&account, &id)["text"].as_str().unwrap().to_owned();
     assert!(text.contains("[DTMF ****]") && !text.contains('4') && text.to_lowercase().contains("you"), "{text}");
+}
+
+#[test]
+fn calls_with_and_without_words_are_kept_on_postgresql() {
+    let Some(server) = postgres() else { return };
+    let service = Setup::local().starter().with("database_url", server.database()).start();
+    let account = service.account();
+    let receiver = Receiver::new();
+    let body = json!({ "model": "svc-realtime", "webhook_url": receiver.url("/hook") });
+    for (speech, has_words) in [(vec![0xff; 8_000], false), (sentence(), true), (vec![0xff; 8_000], false)] {
+        let (mut phone, id) = Phone::call(&account, "twilio", &body);
+        phone.speak(&speech);
+        phone.hang_up();
+        let transcript = transcript(&account, &id);
+        assert_eq!(!transcript["confidence"].is_null(), has_words, "{transcript}");
+        assert_eq!(!transcript["words"].as_array().unwrap().is_empty(), has_words, "{transcript}");
+    }
+    receiver.wait("/hook", 3);
 }
 
 #[test]

@@ -231,7 +231,7 @@ impl Phone {
         match (self.provider, frame["event"].as_str().unwrap()) {
             (_, "media" | "playAudio") => {
                 let audio = BASE64.decode(frame["media"]["payload"].as_str().unwrap().as_bytes()).unwrap();
-                assert!(audio.len() % PACKET_BYTES == 0, "{} bytes", audio.len());
+                assert!(audio.len().is_multiple_of(PACKET_BYTES), "{} bytes", audio.len());
                 self.bytes += audio.len();
                 self.played_until = self.played_until.max(now) + Duration::from_micros(125) * audio.len() as u32;
             }
