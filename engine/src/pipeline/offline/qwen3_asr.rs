@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::transducer::{ProgressReport, dropped_words_warning};
+use super::progress::ProgressReport;
+use super::transducer::dropped_words_warning;
 use super::unwritten::Coverage;
 use super::window_reader::WindowReader;
 use crate::audio::AudioStream;
@@ -54,7 +55,7 @@ pub(crate) fn transcribe(
     let prompt = Arc::new(model.prompts().prompt(tokenizer, &context, &languages)?);
     let request = StreamRequest::Qwen3Asr(Qwen3AsrRequest { model: model.clone(), prompt });
     let (mut stream, mut results) = worker.open(request, Priority::Offline)?;
-    let mut progress = ProgressReport::new(progress, &audio);
+    let mut progress = ProgressReport::new(progress, &audio, options);
     let has_detector = detector.is_some();
     let mut reader = WindowReader::new(&mut audio, Chunker::new(detector, WindowLengths::APART));
     let (mut spoken, mut coverage) = (Spoken::default(), Coverage::default());
@@ -80,7 +81,10 @@ pub(crate) fn transcribe(
             has_untimed |= !is_timed && !part.words.is_empty();
             dropped_words += dropped;
             join(&mut spoken, part, &window);
-            progress.report((window.start_ms + window.length_ms()) as f64 / 1000.0)?;
+            // Windows do not overlap: no later one changes these words.
+            let end_ms = window.start_ms + window.length_ms();
+            let words = progress.new_words(&spoken, end_ms);
+            progress.report(end_ms as f64 / 1000.0, words)?;
             next += 1;
         }
         if next == sent {
