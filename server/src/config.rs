@@ -116,6 +116,7 @@ pub struct Config {
     /// A live session without audio for this time is ended.
     pub live_idle_seconds: u32,
     /// Address of the UDP sockets of calls over WebRTC. Default: all addresses of the machine.
+    #[cfg_attr(not(feature = "webrtc"), allow(dead_code))]
     pub webrtc_listen: Option<IpAddr>,
     /// The first and the last port of these sockets, of which each call has one. Default: any that is free.
     pub webrtc_ports: Option<[u16; 2]>,

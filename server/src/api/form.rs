@@ -189,6 +189,7 @@ pub async fn read(
 ///
 /// # Errors
 /// As [`read`].
+#[cfg(feature = "webrtc")]
 pub async fn read_fields(headers: &HeaderMap, body: Bytes) -> Result<Vec<(String, String)>> {
     let body = stream::once(std::future::ready(Ok::<_, std::convert::Infallible>(body)));
     let mut parts = Multipart::new(body, boundary(headers)?);

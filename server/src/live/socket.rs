@@ -43,6 +43,7 @@ pub enum ClientMessage {
     Binary(Bytes),
     Text(String),
     /// Samples of a call's track at `VOICE_RATE`, -1 to 1.
+    #[cfg_attr(not(feature = "webrtc"), allow(dead_code))]
     Audio(Vec<f32>),
     Ping(Bytes),
     /// A close frame with its optional code.
@@ -72,6 +73,7 @@ pub enum Playback {
 }
 
 /// The other side of a call's socket.
+#[cfg(feature = "webrtc")]
 pub struct CallEnd {
     pub incoming: mpsc::Sender<ClientMessage>,
     pub outgoing: mpsc::Receiver<ServerMessage>,
@@ -124,6 +126,7 @@ impl Socket {
     }
 
     /// The socket of a call, and its other side.
+    #[cfg(feature = "webrtc")]
     pub fn of_call() -> (Self, CallEnd) {
         let (to_session, incoming) = mpsc::channel(MessageLimits::LONG.waiting);
         let (outgoing, from_session) = mpsc::channel(CHANNEL_CAPACITY);

@@ -1,6 +1,7 @@
 //! Pages in a real browser.
 
 mod agent;
+mod calls;
 mod dashboard;
 mod edit;
 mod list;
