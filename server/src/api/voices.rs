@@ -103,7 +103,7 @@ pub async fn create(state: Arc<VoicesState>, request: RequestContext) -> Result<
     let account = request.account()?.id.clone();
     let engine = state.speech.engine()?;
     let headers = request.headers().clone();
-    let clip = FilePart { name: "clip", raw_rate: None };
+    let clip = FilePart { name: "clip", ..FilePart::default() };
     let form = form::read(&state.uploads, &account, &headers, request.into_body(), clip).await?;
     let mut fields = Fields::of_form(form.fields.iter().cloned());
     let name = fields.required_string("name", 1..=MAX_NAME_CHARS)?;

@@ -142,7 +142,7 @@ struct Again {
 }
 
 impl Again {
-    fn new(state: &DashboardState, transcript: &Transcript, has_audio: bool) -> Result<Self> {
+    fn new(form: UploadForm, transcript: &Transcript, has_audio: bool) -> Self {
         let mut request = transcript.options.fields();
         let flags = [
             ("speaker_labels", EN.option_speakers),
@@ -156,15 +156,16 @@ impl Again {
         ];
         let flags = flags.map(|(name, text)| (name, text, request.get(name) == Some(&Value::Bool(true))));
         match &transcript.source {
-            Source::Url(url) => request.insert("audio_url".into(), url.as_str().into()),
-            Source::Upload(upload) => request.insert("upload_id".into(), upload.as_str().into()),
+            Some(Source::Url(url)) => request.insert("audio_url".into(), url.as_str().into()),
+            Some(Source::Upload(upload)) => request.insert("upload_id".into(), upload.as_str().into()),
+            None => None,
         };
         request.insert("title".into(), transcript.title.clone().into());
-        Ok(Self {
-            form: UploadForm::new(state)?,
+        Self {
+            form,
             source: if has_audio { Value::Object(request).to_string() } else { String::new() },
             flags: flags.to_vec(),
-        })
+        }
     }
 }
 
@@ -194,7 +195,7 @@ pub async fn show(state: Arc<DashboardState>, request: RequestContext) -> Result
         (None, Some(url)) if url.starts_with("http://") || url.starts_with("https://") => url,
         (None, _) => String::new(),
     };
-    let again = Again::new(&state, &transcript, !audio.is_empty())?;
+    let again = Again::new(UploadForm::new(&state, &account).await?, &transcript, !audio.is_empty());
     let duration_ms = transcript.duration_ms.unwrap_or(0);
     let speaker_names = state.store.speaker_names(&id).await?;
     let waveform = state.store.waveform(&id).await?.and_then(|waveform| Bars::new(&waveform, duration_ms));

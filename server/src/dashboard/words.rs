@@ -255,7 +255,6 @@ words! {
     download_lines = "Lines of a caption";
     with = "With";
     without = "Without";
-    cancel = "Cancel";
     close = "Close";
     share = "Share";
     share_lead = "Anybody who has the link reads the text without signing in, until it ends. Nothing else of the account is shown, and no search engine lists it.";

@@ -78,7 +78,7 @@ impl Session {
                     Ok(_) => {}
                     Err(fault) => return Err(Some((WRONG_FRAME, fault))),
                 },
-                ClientMessage::Binary(_) => {}
+                ClientMessage::Binary(_) | ClientMessage::Audio(_) => {}
                 ClientMessage::Ping(payload) => {
                     socket.send(ServerMessage::Pong(payload)).await;
                 }

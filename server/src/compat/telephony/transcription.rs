@@ -89,7 +89,7 @@ impl Transcription {
                         Ok(CallFrame::Start(_) | CallFrame::Played(_) | CallFrame::Other) => {}
                         Err(fault) => return Ok(End::Close((WRONG_FRAME, fault))),
                     },
-                    ClientMessage::Binary(_) => {}
+                    ClientMessage::Binary(_) | ClientMessage::Audio(_) => {}
                     ClientMessage::Ping(payload) => {
                         socket.send(ServerMessage::Pong(payload)).await;
                     }
