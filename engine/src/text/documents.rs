@@ -51,11 +51,16 @@ fn table(words: &[Word], mark: char, cell: impl Fn(&str) -> String) -> String {
     out
 }
 
-/// Markdown: the title as a heading, then a paragraph for each of [`paragraphs`], which names its speaker where another begins.
+/// Markdown: the title as a heading, then [`markdown_paragraphs`].
 #[must_use]
 pub fn markdown(title: &str, words: &[Word], times: Times) -> String {
-    let mut out = format!("# {}\n", escaped(title));
-    let mut last = None;
+    format!("# {}\n{}", escaped(title), markdown_paragraphs(words, times))
+}
+
+/// A paragraph of Markdown behind an empty line for each of [`paragraphs`], which names its speaker where another begins.
+#[must_use]
+pub fn markdown_paragraphs(words: &[Word], times: Times) -> String {
+    let (mut out, mut last) = (String::new(), None);
     for paragraph in paragraphs(words) {
         out.push('\n');
         if times == Times::Shown {

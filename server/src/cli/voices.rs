@@ -29,7 +29,7 @@ enum VoicesCommand {
     /// List the voices of `auricle say`, the default first: id, language, model [default]
     List(ListArgs),
     /// Make a voice of a clip of a person who has agreed
-    #[command(after_help = "\
+    #[command(after_long_help = "\
 A voice imitates a person: ask for consent. The clip has 5 to 20 s of one person's speech, without music. A model of Pocket TTS's form,
 whose audio tokenizer has its encoder, speaks with the voice, which is a file beside those of the model.
 
@@ -63,7 +63,7 @@ struct AddArgs {
     name: String,
     /// An audio or video file
     clip: PathBuf,
-    /// The words in which the person has agreed, kept with the voice [default: asked for on a terminal]
+    /// Words of the person's consent, kept with the voice [default: asked for on a terminal]
     #[arg(long, value_name = "WORDS", value_parser = consent)]
     consent: Option<String>,
     /// The language that the voice is to speak [default: that of the first model that makes voices]

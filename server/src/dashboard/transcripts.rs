@@ -312,7 +312,9 @@ pub async fn download(state: Arc<DashboardState>, request: RequestContext) -> Re
         }
         "md" => {
             let work = move |transcript: &Transcript, words| {
-                io::Result::Ok(markdown::document(transcript, &only_wanted(words), &names, parts))
+                let mut words = only_wanted(words);
+                api::name_speakers(&mut words, &names);
+                io::Result::Ok(markdown::document(transcript, &words, parts))
             };
             api::document(&state.transcripts, &request, transcript, "text/markdown; charset=utf-8", work).await?
         }
