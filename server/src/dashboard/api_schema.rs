@@ -7,6 +7,10 @@ use super::words::EN;
 /// Fields of fields of fields are as deep as a list goes.
 const MAX_DEPTH: usize = 3;
 
+/// The content type of an offer, and the file that commands read one from.
+pub const SDP: &str = "application/sdp";
+pub const OFFER: &str = "offer.sdp";
+
 /// The document's schemas and parameters.
 pub struct Schemas<'a>(&'a Value);
 
@@ -98,15 +102,19 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    /// The required fields of a form, with values that fit; a file has none.
+    /// The required fields of a form, with values that fit; an audio file has none. An offer of a call is read from a file.
     pub fn form(&self, schema: &Value) -> Vec<(String, Option<String>)> {
         let schema = self.resolve(schema);
         let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
         required
             .map(|name| {
                 let field = self.resolve(&schema["properties"][name]);
-                let is_file = !field["contentMediaType"].is_null();
-                (name.to_owned(), (!is_file).then(|| plain(&self.example(field)).unwrap_or_default()))
+                let value = match field["contentMediaType"].as_str() {
+                    Some(SDP) => Some(format!("<{OFFER}")),
+                    Some(_) => None,
+                    None => Some(plain(&self.example(field)).unwrap_or_default()),
+                };
+                (name.to_owned(), value)
             })
             .collect()
     }

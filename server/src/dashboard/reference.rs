@@ -7,7 +7,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::DashboardState;
-use super::api_schema::{Field, Schemas};
+use super::api_schema::{Field, OFFER, SDP, Schemas};
 use super::frame::{Frame, Section, page};
 use super::words::EN;
 use crate::context::RequestContext;
@@ -156,6 +156,7 @@ impl Operation {
         let form = kinds.and_then(|kinds| kinds.get("multipart/form-data"));
         let json = kinds.and_then(|kinds| kinds.get("application/json"));
         let bytes = kinds.and_then(|kinds| kinds.get("application/octet-stream"));
+        let offer = kinds.and_then(|kinds| kinds.get(SDP));
         let body = kinds.and_then(|kinds| kinds.iter().next());
         let body = body.map(|(content_type, media)| Body {
             content_type: content_type.clone(),
@@ -170,6 +171,7 @@ impl Operation {
                 .into_iter()
                 .chain(json.map(|json| json_arguments(&schemas.example(&json["schema"]))))
                 .chain(bytes.map(|_| " \\\n  --data-binary @speech.wav".to_owned()))
+                .chain(offer.map(|_| format!(" \\\n  -H \"Content-Type: {SDP}\" \\\n  --data-binary @{OFFER}")))
                 .collect(),
         });
         let answers = described["responses"].as_object().into_iter().flatten().map(|(status, answer)| {
@@ -257,6 +259,9 @@ fn value_of(parameter: Option<&Parameter>, name: &str) -> String {
 
 fn form_arguments(fields: &[(String, Option<String>)]) -> String {
     let argument = |(name, value): &(String, Option<String>)| match value {
+        Some(value) if value.contains(|one: char| !one.is_ascii_alphanumeric() && one != '-') => {
+            format!(" \\\n  -F '{name}={}'", value.replace('\'', "'\\''"))
+        }
         Some(value) => format!(" \\\n  -F {name}={value}"),
         None => format!(" \\\n  -F {name}=@speech.wav"),
     };

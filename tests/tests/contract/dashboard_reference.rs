@@ -86,9 +86,10 @@ fn every_command_works_as_shown() {
     if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {
         return skip("no curl found (Debian: apt-get install curl)");
     }
-    let service = Setup::local().starter().start();
+    let service = Setup::local().starter().with("voice_cloning", true).start();
     let account = service.account();
     let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("offer.sdp"), crate::realtime_openai_calls::opus()).unwrap();
     let sound = std::fs::read(speech()).unwrap();
     std::fs::write(folder.path().join("speech.wav"), &sound).unwrap();
     let done = account.transcribe("speech.wav", sound.clone());
@@ -103,11 +104,12 @@ fn every_command_works_as_shown() {
         shell.current_dir(folder.path()).stdin(Stdio::null());
         shell.env("AURICLE_KEY", &account.key).env("TRANSCRIPT_ID", done["id"].as_str().unwrap());
         shell.env("UPLOAD_ID", &upload).env("SPEAKER_ID", "speaker_none");
+        shell.env("VOICE_ID", "voice_none").env("CALL_ID", "call_none");
         let run = ended(shell.output().unwrap());
         let answer = std::fs::read(folder.path().join("answer")).unwrap_or_default();
         let answer = String::from_utf8_lossy(&answer);
         // Here is no person of that id, no language model and no redacted recording, and the sound need not suit a profile.
-        let is_taken = ["200", "204", "404", "503"].contains(&run.stdout.as_str());
+        let is_taken = ["200", "201", "204", "404", "503"].contains(&run.stdout.as_str());
         assert!(
             is_taken || answer.contains("unsuitable_audio"),
             "{id}: {command}: {} {} {answer}",

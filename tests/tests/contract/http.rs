@@ -26,7 +26,7 @@ fn another_method_is_405_with_those_that_are_allowed() {
     let account = service().account();
     let endpoints = [
         ("/v2/transcripts", "GET POST"),
-        ("/v2/transcripts/tr_1", "GET DELETE"),
+        ("/v2/transcripts/tr_1", "GET PATCH DELETE"),
         ("/v2/transcripts/tr_1/srt", "GET"),
         ("/v2/transcripts/tr_1/vtt", "GET"),
         ("/v2/transcripts/tr_1/sentences", "GET"),

@@ -33,7 +33,8 @@ fn offer(codecs: &str) -> String {
     )
 }
 
-fn opus() -> String {
+/// An offer that the service takes.
+pub fn opus() -> String {
     offer("a=rtpmap:111 opus/48000/2\r\na=fmtp:111 minptime=10;useinbandfec=1\r\n")
 }
 
