@@ -4,6 +4,7 @@ use auricle_tests::{Account, Answer, Setup, eventually, silence, speech};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
+use crate::edits::edit;
 use crate::postgres;
 
 fn answer(account: &Account, parameters: &[(&str, &str)]) -> Answer {
@@ -88,6 +89,9 @@ fn transcripts_are_found(setup: Setup) {
     let page = answer(&account, &[("query", "zurich"), ("limit", "2"), ("after", next)]).ok();
     assert_eq!((titles(&page), &page["next"]), (vec!["Zürich <b>Réunion</b> 1".to_owned()], &json!(null)));
     assert_eq!(page["data"][0]["sentence"], json!(null));
+
+    edit(&account, id, 0, json!([{ "from": 0, "to": 1, "text": "Zanzibar" }])).ok();
+    assert_eq!(eventually_found(&account, "zanzibar")["id"], heard["id"], "a corrected word is found");
 
     assert_eq!(account.delete(&format!("/v2/transcripts/{id}")).status, 204);
     assert!(found(&account, "country").is_empty(), "what is deleted is found no more");
