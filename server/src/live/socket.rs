@@ -65,6 +65,7 @@ pub enum ServerMessage {
 
 /// Audio for the track of a call.
 #[derive(Debug)]
+#[cfg_attr(not(feature = "webrtc"), allow(dead_code))]
 pub enum Playback {
     /// Samples at `VOICE_RATE`, -1 to 1.
     Samples(Vec<f32>),

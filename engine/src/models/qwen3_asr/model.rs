@@ -24,7 +24,7 @@ impl Qwen3Asr {
     /// Loads a published folder, with weights of 32 bits, and the aligner in its folder `aligner`, if there is one.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] and [`Error::Weights`], which name the file or tensor at fault.
+    /// A file or tensor at fault is named.
     pub fn load(dir: &Path, device: &Device) -> Result<Self> {
         Self::load_with(dir, device, Precision::F32)
     }
