@@ -13,7 +13,6 @@ use super::frame::{CallFrame, NOT_BASE64, RATE, Start};
 use super::provider::Provider;
 use super::record::SharedRecord;
 use crate::live::agent::driver::Driver;
-use crate::live::agent::report::Report;
 use crate::live::agent::session::{End, Protocol, Reason, Step, end, happens, send};
 use crate::live::socket::Socket;
 
@@ -193,23 +192,8 @@ impl Protocol for Call {
         }
     }
 
-    async fn receive_binary(&mut self, _: &Socket) -> Step {
-        Ok(())
-    }
-
     fn recognised(&mut self, event: &LiveEvent) {
         self.record.write(|record| record.recognise(event));
-    }
-
-    async fn report(&mut self, _: &mut Driver, _: &Socket, report: Report) -> Result<Option<Event>, End> {
-        Ok(match report {
-            Report::Event(event) => Some(event),
-            Report::Finished { .. } => None,
-        })
-    }
-
-    async fn transcribed(&mut self, _: &mut Driver, _: &Socket, _: String, _: String) -> Step {
-        Ok(())
     }
 
     async fn act(&mut self, driver: &mut Driver, socket: &Socket, action: Action) -> Step {

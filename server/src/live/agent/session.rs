@@ -64,8 +64,10 @@ pub trait Protocol: Send {
     /// Takes a text message of the client.
     fn receive(&mut self, driver: &mut Driver, socket: &Socket, text: String) -> impl Future<Output = Step> + Send;
 
-    /// Takes a binary message of the client.
-    fn receive_binary(&mut self, socket: &Socket) -> impl Future<Output = Step> + Send;
+    /// Takes a binary message of the client, which means nothing in most protocols.
+    fn receive_binary(&mut self, _: &Socket) -> impl Future<Output = Step> + Send {
+        ready(Ok(()))
+    }
 
     /// Takes what recognition gives, before the conversation does.
     fn recognised(&mut self, _: &LiveEvent) {}
@@ -73,19 +75,20 @@ pub trait Protocol: Send {
     /// Takes a report of the language model or the voice; returns the conversation's event, if it is one.
     fn report(
         &mut self,
-        driver: &mut Driver,
-        socket: &Socket,
+        _: &mut Driver,
+        _: &Socket,
         report: Report,
-    ) -> impl Future<Output = Result<Option<Event>, End>> + Send;
+    ) -> impl Future<Output = Result<Option<Event>, End>> + Send {
+        ready(Ok(match report {
+            Report::Event(event) => Some(event),
+            Report::Finished { .. } => None,
+        }))
+    }
 
-    /// Takes the words of an item of [`Driver::cut_item`].
-    fn transcribed(
-        &mut self,
-        driver: &mut Driver,
-        socket: &Socket,
-        item: String,
-        text: String,
-    ) -> impl Future<Output = Step> + Send;
+    /// Takes the words of an item of [`Driver::cut_item`], by a protocol that cuts items.
+    fn transcribed(&mut self, _: &mut Driver, _: &Socket, _: String, _: String) -> impl Future<Output = Step> + Send {
+        ready(Ok(()))
+    }
 
     /// Does what the conversation wants.
     fn act(&mut self, driver: &mut Driver, socket: &Socket, action: Action) -> impl Future<Output = Step> + Send;

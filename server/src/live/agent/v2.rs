@@ -5,7 +5,6 @@ use tokio::time::Instant;
 
 use super::driver::Driver;
 use super::frames::{ClientFrame, Fault, ReplyStatus, ServerFrame};
-use super::report::Report;
 use super::session::{self, End, Protocol, Reason, Step, end, happens, settled};
 use crate::clock;
 use crate::live::socket::{ServerMessage, Socket};
@@ -65,21 +64,6 @@ impl Protocol for V2 {
                 }
             }
         }
-    }
-
-    async fn receive_binary(&mut self, _: &Socket) -> Step {
-        Ok(())
-    }
-
-    async fn report(&mut self, _: &mut Driver, _: &Socket, report: Report) -> Result<Option<Event>, End> {
-        Ok(match report {
-            Report::Event(event) => Some(event),
-            Report::Finished { .. } => None,
-        })
-    }
-
-    async fn transcribed(&mut self, _: &mut Driver, _: &Socket, _: String, _: String) -> Step {
-        Ok(())
     }
 
     async fn act(&mut self, driver: &mut Driver, socket: &Socket, action: Action) -> Step {
