@@ -111,7 +111,7 @@ for (const button of findAll('[data-copy]')) {
 
 /** Opens a dialog with a form. Resolves to the value of the button that closes it; to an empty one if it is dismissed, where it may be. */
 function openDialog(title, parts, answers, mayDismiss = true) {
-  const dialog = make('dialog', '', { 'aria-labelledby': 'dialog-title' })
+  const dialog = make('dialog', '', { class: 'question', 'aria-labelledby': 'dialog-title' })
   const form = make('form', '', { method: 'dialog', class: 'stack' })
   const buttons = make('div', '', { class: 'actions' })
   if (mayDismiss) buttons.append(make('button', words.cancel, { value: '' }))
