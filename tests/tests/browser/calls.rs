@@ -90,7 +90,7 @@ fn the_agents_sdk_holds_a_call_with_an_interruption() {
     let next = "of('output_audio_buffer.started').find((event) => event.at > window.cut)";
     browser.run("window.cut = of('output_audio_buffer.cleared')[0].at");
     holds(&mut browser, "the next reply", &format!("!!{next}"));
-    let after = asked(&mut browser, &format!("powers.slice(cut + 3, {next}.at)"));
+    let after = asked(&mut browser, &format!("powers.slice(cut + 6, {next}.at)"));
     let after: Vec<f64> = serde_json::from_value(after).unwrap();
     assert!(after.len() > 3 && after.iter().all(|power| *power < 1e-6), "{after:?}");
     holds(

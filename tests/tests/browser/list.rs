@@ -154,7 +154,7 @@ fn many_transcripts_are_tagged_and_deleted_together() {
     holds(&mut browser, "the question", "document.querySelector('.question')?.open");
     pictures(&mut browser, "transcripts-delete");
     browser.run("document.querySelector('.question button').click(); true");
-    holds(&mut browser, "no dialog", "!document.querySelector('dialog .danger')");
+    holds(&mut browser, "no dialog", "!document.querySelector('.question')");
     assert_eq!(browser.run(&format!("{boxes}.length")), "50");
     browser.run("document.querySelector('[data-change=delete]').click(); true");
     browser.follow("document.querySelector('.question .danger').click()");

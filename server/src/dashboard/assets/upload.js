@@ -189,9 +189,15 @@ if (uploadForm) {
     find('[data-waiting]').replaceChildren(...waiting.map(file => make('li', file.name ?? file.url)))
     if (!dialog.open && waiting.length) dialog.showModal()
   }
+  // The event comes later: by then the dialog may have opened with other files.
+  dialog?.addEventListener('close', () => { if (!dialog.open) waiting = [] })
+  const shut = () => {
+    waiting = []
+    dialog.close()
+  }
   const begin = () => {
     for (const file of waiting) transcribe(file, optionsOf(uploadForm))
-    dialog.close()
+    shut()
   }
   let inside = 0
   const over = on => {
@@ -223,8 +229,7 @@ if (uploadForm) {
   })
   if (dialog) {
     find('[data-drop-begin]').addEventListener('click', begin)
-    find('[data-drop-cancel]').addEventListener('click', () => dialog.close())
-    dialog.addEventListener('close', () => { waiting = [] })
+    find('[data-drop-cancel]').addEventListener('click', shut)
   }
 }
 
