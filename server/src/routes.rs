@@ -713,7 +713,7 @@ pub static ROUTES: &[Route] = &[
             )
             .takes_sdp("OpenAiCallOffer")
             .or_form("CreateOpenAiCall")
-            .with(&["live_model", "intent"])
+            .with(&["call_model", "intent"])
             .fails(&[402, 404, 413, 415, 422]),
         ),
     },

@@ -71,7 +71,12 @@ fn commands(service: &Service) -> Vec<(String, String)> {
         let page = visitor.get(&format!("/reference/{id}")).text().to_owned();
         let Some((_, code)) = page.split_once("<pre class=\"code\" id=\"code\"") else { continue };
         let code = code.split_once('>').unwrap().1.split_once("</pre>").unwrap().0;
-        let code = code.replace("&#34;", "\"").replace("&#39;", "'").replace("&#38;", "&");
+        let code = code
+            .replace("&#34;", "\"")
+            .replace("&#39;", "'")
+            .replace("&#60;", "<")
+            .replace("&#62;", ">")
+            .replace("&#38;", "&");
         for command in code.split("\n\n") {
             commands.push((id.to_owned(), command.to_owned()));
         }
