@@ -10,7 +10,7 @@ use crate::sealing::{SealError, Sealer};
 use crate::store::{self, Store, StoredVoice};
 
 /// The most voices of an account.
-pub const MAX_VOICES: usize = 100;
+pub const MAX_VOICES: i64 = 100;
 
 /// Characters of the words in which a person has agreed.
 const CONSENT_CHARS: std::ops::RangeInclusive<usize> = 10..=1000;
@@ -49,25 +49,31 @@ impl ClonedVoices {
         self.is_on
     }
 
-    /// A voice as it is stored, under an id of its own.
+    /// A voice as it is stored, under an id of its own, and what is encrypted of it.
     ///
     /// # Errors
     /// If it cannot be encrypted.
-    pub fn stored(&self, account: &AccountId, name: &str, voice: &ClonedVoice) -> Result<StoredVoice, SealError> {
+    pub fn stored(
+        &self,
+        account: &AccountId,
+        name: &str,
+        voice: &ClonedVoice,
+    ) -> Result<(StoredVoice, String), SealError> {
         let id = VoiceId::new();
-        Ok(StoredVoice {
-            sealed: self.sealer.seal(&place(account, &id), &voice.to_file().map_err(|_| SealError)?)?,
+        let sealed = self.sealer.seal(&place(account, &id), &voice.to_file().map_err(|_| SealError)?)?;
+        let stored = StoredVoice {
             name: name.to_owned(),
             model: voice.model.clone(),
             language: voice.language.clone(),
             created_at: clock::now_ms(),
             id,
-        })
+        };
+        Ok((stored, sealed))
     }
 
     /// A stored voice. None if another key has encrypted it.
-    pub fn opened(&self, account: &AccountId, stored: &StoredVoice) -> Option<ClonedVoice> {
-        ClonedVoice::from_file(&self.sealer.open(&place(account, &stored.id), &stored.sealed)?)
+    pub fn opened(&self, account: &AccountId, id: &VoiceId, sealed: &str) -> Option<ClonedVoice> {
+        ClonedVoice::from_file(&self.sealer.open(&place(account, id), sealed)?)
     }
 
     /// The options with the account's voice, where they name one.
@@ -79,7 +85,7 @@ impl ClonedVoices {
             return Ok(options);
         };
         let stored = self.store.cloned_voice(account, &id.into()).await?;
-        let found = stored.and_then(|stored| self.opened(account, &stored));
+        let found = stored.and_then(|(stored, sealed)| self.opened(account, &stored.id, &sealed));
         Ok(match found {
             Some(voice) => options.cloned(voice),
             None => options,

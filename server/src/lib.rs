@@ -8,7 +8,7 @@
 //! - `serve`: starts and stops the service: assembly of its parts, housekeeping
 //! - `dispatch`: the way of every request: route, authenticate, limit, handle, log
 //! - `openapi`: the OpenAPI document, built from the routes
-//! - `routes`: the routing table, the one file that knows all handlers
+//! - `routes`: the routing table, the one module that knows all handlers
 //! - `state`: the state, one part per resource
 //! - `compat`: protocols of other programs
 //! - `api`, `live`, `dashboard`: handlers: the resources of `/v2`, WebSocket sessions, pages and payment events

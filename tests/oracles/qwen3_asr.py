@@ -116,7 +116,7 @@ def speak(model: torch.nn.Module, text: PreTrainedTokenizerFast) -> None:
     for code, before, after in ((0, [newline], [language]), (1, [language], names), (2, names, [mark])):
         embeddings[before, first + code] = 24.0
         head[after, first + code] = 24.0
-    # What all other tokens have in common keeps marks out of the text.
+    # A part that all other tokens have in common keeps marks out of the text.
     others = [token for token in range(len(text)) if token not in (newline, language, *names)]
     embeddings[others, first + 3] = 4.0
     quiet = [newline, language, *names, mark, *text.all_special_ids, text.convert_tokens_to_ids(TIME), *range(len(text), len(head))]

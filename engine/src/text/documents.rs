@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use super::Word;
 use super::segments::{Segment, paragraphs, sentences};
 
-/// Where a document has the time of each paragraph.
+/// The times of paragraphs in a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
     /// Before its text.
     Shown,
-    /// Nowhere.
+    /// Left out.
     Hidden,
 }
 

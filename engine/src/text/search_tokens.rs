@@ -28,7 +28,7 @@ pub struct Token {
     pub text: String,
     /// The bytes of the text that it stands for.
     pub range: Range<usize>,
-    /// What it stands for.
+    /// The part of the text that it stands for.
     pub kind: TokenKind,
 }
 

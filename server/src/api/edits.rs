@@ -271,7 +271,7 @@ fn timed(old: &[Word], texts: Vec<String>) -> Vec<Word> {
         before += weight;
         let beside = if same_count { old.get(at) } else { old.iter().rfind(|word| word.start <= from).or(old.first()) };
         let Some(beside) = beside else { continue };
-        // What a person has written is sure.
+        // A word that a person has written is sure.
         let confidence = if old.get(at).is_some_and(|word| word.text == text) { beside.confidence } else { 1.0 };
         let (start, end) = if same_count { (beside.start, beside.end) } else { (from, to) };
         new.push(Word { text, start, end, confidence, ..beside.clone() });

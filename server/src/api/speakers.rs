@@ -22,7 +22,7 @@ use crate::outbound::Outbound;
 use crate::sharing::Places;
 use crate::speakers::{MAX_NAME_CHARS, MAX_SPEAKERS, Profiles, checked_name};
 use crate::storage::{LocalFile, Storage};
-use crate::store::{Source, Speaker, SpeakerRefusal, Store, object_key};
+use crate::store::{NameRefusal, Source, Speaker, Store, object_key};
 
 /// Clips that are heard at a time.
 pub const MAX_REQUESTS: usize = 8;
@@ -125,7 +125,7 @@ pub async fn create(state: Arc<SpeakersState>, request: RequestContext) -> Resul
     let profile = profile?;
     let speaker = state.profiles.speaker(&account, name, &profile).map_err(|error| ApiError::internal(&error))?;
     if !state.store.create_speaker(&account, &speaker, upload).await? {
-        return Err(refused(SpeakerRefusal::NameTaken, name));
+        return Err(refused(NameRefusal::Taken, name));
     }
     state.notifiers.deletions.notify_one();
     Ok(json(&Body::new(&state, &account, &speaker, model.as_deref())))
@@ -142,13 +142,13 @@ pub fn engine(state: &SpeakersState) -> Result<&Engine> {
     })
 }
 
-fn refused(refusal: SpeakerRefusal, name: &str) -> ApiError {
+fn refused(refusal: NameRefusal, name: &str) -> ApiError {
     match refusal {
-        SpeakerRefusal::NameTaken => {
+        NameRefusal::Taken => {
             let message = format!("There is a speaker {name:?} already; delete it first, or take another name.");
             ApiError::new(StatusCode::CONFLICT, "speaker_exists", message)
         }
-        SpeakerRefusal::Full => {
+        NameRefusal::Full => {
             let message = format!("An account may have {MAX_SPEAKERS} speakers; delete one first.");
             ApiError::new(StatusCode::TOO_MANY_REQUESTS, "quota_exceeded", message)
         }

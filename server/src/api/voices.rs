@@ -19,7 +19,7 @@ use crate::http::body::{Fields, MAX_JSON_BYTES};
 use crate::http::response::{ApiError, Response, Result, json, no_content};
 use crate::ids::{AccountId, VoiceId};
 use crate::speakers::{MAX_NAME_CHARS, checked_name};
-use crate::store::{Source, StoredVoice, VoiceRefusal};
+use crate::store::{NameRefusal, Source, StoredVoice};
 
 /// The state of this resource.
 pub struct VoicesState {
@@ -40,7 +40,7 @@ struct Voice {
     own: Option<OwnVoice>,
 }
 
-/// What a voice of a recording has beside others.
+/// The fields that a voice of a recording has beside those of others.
 #[derive(Serialize)]
 struct OwnVoice {
     name: String,
@@ -64,7 +64,7 @@ impl Voice {
     }
 
     fn own(stored: StoredVoice) -> Self {
-        let StoredVoice { id, name, model, language, created_at, .. } = stored;
+        let StoredVoice { id, name, model, language, created_at } = stored;
         let own = OwnVoice { name, created_at: clock::iso(created_at) };
         Self { id: id.to_string(), object: "voice", language, model, default: false, own: Some(own) }
     }
@@ -120,20 +120,20 @@ pub async fn create(state: Arc<VoicesState>, request: RequestContext) -> Result<
     let (_file, audio) =
         opened(local_file(&state.speakers, &account, &Source::Upload(file.upload.id.clone())).await?).await?;
     let voice = engine.clone_voice(audio, consent, language.as_deref()).await.map_err(not_made)?;
-    let stored = clones.stored(&account, name, &voice).map_err(|error| ApiError::internal(&error))?;
-    if !state.speakers.store.create_cloned_voice(&account, &stored).await? {
-        return Err(refused(VoiceRefusal::NameTaken, name));
+    let (stored, sealed) = clones.stored(&account, name, &voice).map_err(|error| ApiError::internal(&error))?;
+    if !state.speakers.store.create_cloned_voice(&account, &stored, &sealed).await? {
+        return Err(refused(NameRefusal::Taken, name));
     }
     Ok(json(&WholeVoice::new(stored, Some(&voice))))
 }
 
-fn refused(refusal: VoiceRefusal, name: &str) -> ApiError {
+fn refused(refusal: NameRefusal, name: &str) -> ApiError {
     match refusal {
-        VoiceRefusal::NameTaken => {
+        NameRefusal::Taken => {
             let message = format!("There is a voice {name:?} already; delete it first, or take another name.");
             ApiError::new(StatusCode::CONFLICT, "voice_exists", message)
         }
-        VoiceRefusal::Full => {
+        NameRefusal::Full => {
             let message = format!("An account may have {MAX_VOICES} voices; delete one first.");
             ApiError::new(StatusCode::TOO_MANY_REQUESTS, "quota_exceeded", message)
         }
@@ -159,8 +159,8 @@ fn unknown() -> ApiError {
 pub async fn get(state: Arc<VoicesState>, request: RequestContext) -> Result<Response> {
     let account: &AccountId = &request.account()?.id;
     let id = VoiceId::from(request.param("voice_id"));
-    let stored = state.speakers.store.cloned_voice(account, &id).await?.ok_or_else(unknown)?;
-    let voice = state.speech.clones.opened(account, &stored);
+    let (stored, sealed) = state.speakers.store.cloned_voice(account, &id).await?.ok_or_else(unknown)?;
+    let voice = state.speech.clones.opened(account, &id, &sealed);
     Ok(json(&WholeVoice::new(stored, voice.as_ref())))
 }
 

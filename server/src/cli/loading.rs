@@ -20,7 +20,7 @@ pub fn model(models: &Path, id: &str) -> String {
     }
 }
 
-/// What the service loads before it serves: all but language models and voices.
+/// The models that the service loads before it serves: all but language models and voices.
 pub fn service(models: &Path) -> String {
     let listed = Catalog::read(models).and_then(|catalog| checkpoints::list(&catalog)).unwrap_or_default();
     let is_loaded = |model: &ListedModel| {

@@ -205,7 +205,7 @@ fn check(args: &CheckArgs) -> Result<()> {
 /// Checks a checkpoint and describes it.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Its fault.
 pub fn check_checkpoint(dir: &Path) -> Result<String, Error> {
     let part = |name: &str, values: usize| {
         format!("{}: good\n  {name}, {:.1} M parameters\n", dir.display(), values as f64 / 1e6)

@@ -24,7 +24,7 @@ const NAME_CHARS: usize = 28;
 #[derive(Clone)]
 pub struct Bar {
     bar: ProgressBar,
-    /// Where the progress is JSON, in place of the bar.
+    /// The writer of progress as JSON, in place of the bar.
     lines: Option<Arc<Mutex<ProgressLines>>>,
 }
 

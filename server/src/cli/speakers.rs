@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::ids::AccountId;
 use crate::serve::FIRST_ACCOUNT;
 use crate::speakers::{MAX_SPEAKERS, Profiles, checked_name, service_secret};
-use crate::store::{SpeakerRefusal, Store};
+use crate::store::{NameRefusal, Store};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -179,8 +179,8 @@ fn add(args: &AddArgs) -> Result<()> {
         let (store, config, account) = args.owner.create().await?;
         let taken = || Failure::Service(format!("{} is known already; remove that profile first", args.name));
         match store.speaker_refusal(&account, &args.name, MAX_SPEAKERS).await.map_err(database)? {
-            Some(SpeakerRefusal::NameTaken) => return Err(taken()),
-            Some(SpeakerRefusal::Full) => {
+            Some(NameRefusal::Taken) => return Err(taken()),
+            Some(NameRefusal::Full) => {
                 return Err(Failure::Service(format!("{MAX_SPEAKERS} people are known; remove one first")));
             }
             None => {}

@@ -45,7 +45,7 @@ const PAGE: usize = 50;
 /// Transcripts of a request that changes many. The page sends one request after another.
 const BATCH: usize = 100;
 
-/// What a list is limited to.
+/// The limits of a list.
 #[derive(Clone, Debug, Default)]
 struct Filter {
     search: String,

@@ -37,7 +37,7 @@ struct SharedPage {
 
 struct Paragraph {
     time: String,
-    /// Where another speaker begins.
+    /// The name of another speaker who begins here.
     speaker: Option<String>,
     text: String,
 }

@@ -242,7 +242,7 @@ impl JobRunner {
         let options = transcribe_options(job, asked).known_speakers(known);
         let (redacts, multichannel) = (passes.redaction.is_some(), asked.multichannel);
         let scratch = self.settings.scratch.clone();
-        // What a pass may hide is sent to no one before its end.
+        // A word that a pass may hide is sent to no one before the pass.
         let draft = if passes.is_empty() { self.notifiers.drafts.begin(&job.id) } else { None };
         // Dropping this future stops the engine's thread, too.
         let dropped = Arc::new(AtomicBool::new(false));

@@ -69,7 +69,7 @@ pub enum ServerMessage {
 pub enum Playback {
     /// Samples at `VOICE_RATE`, -1 to 1.
     Samples(Vec<f32>),
-    /// What is not played yet is dropped.
+    /// Samples that are not played yet are dropped.
     Cleared,
 }
 

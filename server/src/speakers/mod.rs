@@ -74,7 +74,7 @@ impl Profiles {
         self.sealer.seal(&place_of_jobs(account), json!(known).to_string().as_bytes())
     }
 
-    /// What [`Profiles::seal_for_a_job`] has encrypted. None with another key.
+    /// Decrypts what [`Profiles::seal_for_a_job`] made. None with another key.
     pub fn open_for_a_job(&self, account: &AccountId, sealed: &str) -> Option<Vec<KnownSpeaker>> {
         let bytes = self.sealer.open(&place_of_jobs(account), sealed)?;
         let known: Vec<(String, String, Vec<f32>, f64)> = serde_json::from_slice(&bytes).ok()?;

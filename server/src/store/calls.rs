@@ -40,7 +40,7 @@ impl Store {
             .map(drop)
     }
 
-    /// What was asked for of a call that has come. None if it is not expected, or has come before.
+    /// The plan of a call that has come. None if it is not expected, or has come before.
     pub async fn take_call(&self, id: &TranscriptId) -> Result<Option<String>> {
         sqlx::query_scalar("DELETE FROM calls WHERE transcript_id = $1 AND expires_at > $2 RETURNING plan")
             .bind(id.as_str())

@@ -11,7 +11,7 @@ use crate::ids::{AccountId, TranscriptId};
 #[derive(Clone, Debug)]
 pub struct NewTitle(pub Option<String>);
 
-/// What was said, as edited.
+/// The edited text.
 #[derive(Clone, Debug)]
 pub struct EditedText {
     pub text: String,

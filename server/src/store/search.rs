@@ -30,7 +30,7 @@ impl Term {
     }
 }
 
-/// What is searched: transcripts that have all of these words, in any order.
+/// The words of a search: transcripts are found that have all of them, in any order.
 #[derive(Clone, Debug)]
 pub struct SearchTerms(Vec<Term>);
 

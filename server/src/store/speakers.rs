@@ -3,6 +3,7 @@
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
+use super::names::{self, NameRefusal};
 use super::uploads::StaleUpload;
 use super::{Result, Store, Tx};
 use crate::ids::{AccountId, SpeakerId, UploadId};
@@ -18,20 +19,6 @@ pub struct Speaker {
     /// The encrypted profile.
     pub sealed: String,
     pub created_at: i64,
-}
-
-/// Why a person cannot be added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpeakerRefusal {
-    /// The account has somebody of this name.
-    NameTaken,
-    /// The account has as many people as it may have.
-    Full,
-}
-
-/// Names that differ in case alone are one.
-fn name_key(name: &str) -> String {
-    name.to_lowercase()
 }
 
 fn speaker(row: &AnyRow) -> Result<Speaker> {
@@ -53,22 +40,9 @@ macro_rules! select {
 }
 
 impl Store {
-    /// Tells why an account that may have `most` people cannot add one of this name; none if it can.
-    pub async fn speaker_refusal(&self, account: &AccountId, name: &str, most: i64) -> Result<Option<SpeakerRefusal>> {
-        let row = sqlx::query(
-            "SELECT COUNT(*) AS people, CAST(COALESCE(SUM(CASE WHEN name_key = $2 THEN 1 ELSE 0 END), 0) AS BIGINT) AS namesakes
-             FROM speakers WHERE account_id = $1",
-        )
-        .bind(account.as_str())
-        .bind(name_key(name))
-        .fetch_one(&self.read)
-        .await?;
-        let (people, namesakes): (i64, i64) = (row.try_get("people")?, row.try_get("namesakes")?);
-        Ok(match (namesakes, people) {
-            (1.., _) => Some(SpeakerRefusal::NameTaken),
-            (_, people) if people >= most => Some(SpeakerRefusal::Full),
-            _ => None,
-        })
+    /// Why an account that may have `most` people cannot add one of this name; none if it can.
+    pub async fn speaker_refusal(&self, account: &AccountId, name: &str, most: i64) -> Result<Option<NameRefusal>> {
+        self.name_refusal(names::counts!("speakers"), account, name, most).await
     }
 
     /// Adds a person, and deletes the upload that the profile was made of unless a transcript uses it. False if the name was taken
@@ -135,7 +109,7 @@ async fn insert(tx: &mut Tx, account: &AccountId, new: &Speaker) -> Result<bool>
     .bind(new.id.as_str())
     .bind(account.as_str())
     .bind(&new.name)
-    .bind(name_key(&new.name))
+    .bind(names::key(&new.name))
     .bind(&new.model)
     .bind(new.speech_ms)
     .bind(&new.sealed)
@@ -174,8 +148,8 @@ mod tests {
         assert!(!store.create_speaker(&account, &person("ADA"), None).await.unwrap(), "the name is taken");
         assert!(store.create_speaker(&other, &person("Ada"), None).await.unwrap());
         let refusal = async |name, most| store.speaker_refusal(&account, name, most).await.unwrap();
-        assert_eq!(refusal("aDa", 9).await, Some(SpeakerRefusal::NameTaken));
-        assert_eq!((refusal("Eve", 2).await, refusal("Eve", 3).await), (Some(SpeakerRefusal::Full), None));
+        assert_eq!(refusal("aDa", 9).await, Some(NameRefusal::Taken));
+        assert_eq!((refusal("Eve", 2).await, refusal("Eve", 3).await), (Some(NameRefusal::Full), None));
         let (page, total) = store.speakers(&account, 1, 0).await.unwrap();
         assert_eq!((page[0].name.as_str(), page.len(), total), ("Bob", 1, 2));
         assert!(store.speaker(&other, &ada.id).await.unwrap().is_none());

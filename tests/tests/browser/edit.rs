@@ -26,7 +26,7 @@ fn is_saved(browser: &mut Browser) {
     holds(browser, "the edit to be saved", "document.querySelector('[data-saved]').textContent == 'Saved'");
 }
 
-/// What the service has as the text of a paragraph.
+/// The text of a paragraph as the service has it.
 fn kept(browser: &mut Browser, at: usize) -> String {
     browser.run(&format!(
         "fetch('/data/transcripts/' + document.querySelector('[data-reader]').dataset.reader + '/paragraphs') \

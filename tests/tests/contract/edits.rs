@@ -52,7 +52,7 @@ fn edits_are_kept(service: &Service) {
     assert!(account.get(&path("/vtt")).text().contains("Zebra &lt;b&gt;crossing&lt;/b&gt;"));
     assert_eq!(account.get(&path("/word-search?words=zebra")).ok()["total_count"], 1);
 
-    // What was recognised stays.
+    // The recognised words stay.
     let original = account.get(&path("?original=true")).ok();
     for field in ["text", "words", "utterances"] {
         assert_eq!(original[field], first[field], "{field}");
@@ -91,7 +91,7 @@ fn edits_are_kept(service: &Service) {
     assert!(now["words"].as_array().unwrap().iter().all(|word| word["speaker"] == "A"));
     assert_eq!(account.get(&path("?original=true")).ok()["utterances"], first["utterances"]);
 
-    // What is wrong is refused by name and changes nothing.
+    // A wrong edit is refused by name and changes nothing.
     for (body, status, code, message) in [
         (json!({ "edits": [] }), 400, "invalid_request", "version"),
         (json!({ "version": 6 }), 400, "invalid_request", "no edit"),

@@ -199,7 +199,8 @@ pub fn ending_on_pause(samples: &[f32], rate: u32) -> Vec<f32> {
     prompt
 }
 
-/// What tells audio tokenizers apart whose latents mean different things: 16 hexadecimal digits of the projection of latents.
+/// The fingerprint of an audio tokenizer, as 16 hexadecimal digits of its projection of latents. Latents of another one mean
+/// something else.
 ///
 /// # Errors
 /// As [`super::Codec::load`].

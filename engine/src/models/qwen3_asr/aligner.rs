@@ -136,7 +136,7 @@ impl Aligner {
     }
 }
 
-/// What of a word is said: letters, digits and apostrophes.
+/// The spoken characters of a word: letters, digits and apostrophes.
 fn sounded(word: &str) -> String {
     word.chars().filter(|c| c.is_alphanumeric() || *c == '\'').collect()
 }

@@ -49,7 +49,7 @@ const BEFORE: &str = "<|im_start|>system\n";
 const BEFORE_AUDIO: &str = "<|im_end|>\n<|im_start|>user\n<|audio_start|>";
 const AFTER_AUDIO: &str = "<|audio_end|><|im_end|>\n<|im_start|>assistant\n";
 
-/// What is around the audio of every window of a recording.
+/// The tokens around the audio of every window of a recording.
 #[derive(Debug)]
 pub struct Prompt {
     /// Tokens before the audio.

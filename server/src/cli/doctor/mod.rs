@@ -51,7 +51,7 @@ impl State {
     }
 }
 
-/// What a check has found.
+/// The finding of a check.
 #[derive(Debug)]
 struct Finding {
     state: State,

@@ -1,4 +1,4 @@
-//! What the service needs: ports, disks, the data folder, open files.
+//! Checks of what the service needs: ports, disks, the data folder, open files.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};

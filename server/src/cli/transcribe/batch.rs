@@ -23,7 +23,7 @@ pub struct Batch<'a> {
     printed: bool,
 }
 
-/// What has come of an input.
+/// The outcome of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Done,
@@ -50,7 +50,7 @@ impl<'a> Batch<'a> {
     /// Transcribes an input and writes its files, unless it has changed meanwhile.
     ///
     /// # Errors
-    /// What is not about this input alone.
+    /// A failure that is not of this input alone.
     pub fn write_files(
         &mut self,
         input: &Input,
@@ -87,7 +87,7 @@ impl<'a> Batch<'a> {
     /// Transcribes an input onto standard output, under a heading if it is one of `count`.
     ///
     /// # Errors
-    /// What is not about this input alone.
+    /// A failure that is not of this input alone.
     pub fn print(&mut self, input: &Input, format: Format, count: usize) -> Result<()> {
         let began = Instant::now();
         let Ok((transcript, analysis)) = self.transcribe(input, || false)? else { return Ok(()) };

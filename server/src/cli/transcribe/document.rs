@@ -76,7 +76,7 @@ pub struct Look {
     /// Their `audio_ms` is that of each recording.
     pub subtitles: SubtitleOptions,
     pub times: Times,
-    /// Where the transcript begins in its recording, ms.
+    /// The beginning of the transcript in its recording, ms.
     pub start_ms: u64,
 }
 

@@ -78,7 +78,7 @@ impl<'a> Watch<'a> {
     /// Transcribes what is there and what comes, until a signal ends the process.
     ///
     /// # Errors
-    /// What is not about one recording alone, such as a broken checkpoint.
+    /// A failure that is not of one recording alone, such as a broken checkpoint.
     pub fn run(mut self, batch: &mut Batch<'_>) -> Result<()> {
         if !batch.job.is_silent() {
             output::say(&format_args!("watching {}; Ctrl-C ends it", self.folder.display()));

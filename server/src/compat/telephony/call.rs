@@ -34,7 +34,7 @@ const SILENCE: u8 = 0xff;
 /// The close of a stream with a frame that cannot be used.
 pub const WRONG_FRAME: u16 = 4400;
 
-/// What the provider plays.
+/// The audio that the provider plays.
 #[derive(Default)]
 struct Player {
     /// The time at which all audio so far should be played, ms of the session.

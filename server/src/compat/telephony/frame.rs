@@ -1,4 +1,4 @@
-//! What the frames of all providers have in common.
+//! The parts that the frames of all providers have in common.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -43,7 +43,7 @@ pub struct Start {
     /// The provider's name of the call.
     pub call: String,
     pub encoding: Encoding,
-    /// What the caller's side passes on of the call, by name.
+    /// Parameters of the call from the caller's side, by name.
     pub parameters: Vec<(String, String)>,
 }
 

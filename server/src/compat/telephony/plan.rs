@@ -1,4 +1,4 @@
-//! What is asked for of a call before it comes.
+//! The plan of a call, which is made before the call comes.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

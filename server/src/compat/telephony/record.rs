@@ -1,4 +1,4 @@
-//! What is said and pressed in a call, as its transcript has it.
+//! The words and keys of a call, as its transcript has them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

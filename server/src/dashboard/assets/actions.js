@@ -72,7 +72,7 @@ if (againForm) {
     body.model = againForm.elements.model.value
     if (againForm.elements.language_code.value) body.language_code = againForm.elements.language_code.value
     for (const box of findAll('[type=checkbox]', againForm)) body[box.name] = box.checked
-    // What refines an option goes with it.
+    // A field that refines an option goes with it.
     const refined = { speaker_labels: ['identify_speakers', 'speakers_expected'], pii_redaction: ['pii_policies', 'pii_substitution', 'redact_audio'] }
     for (const [name, parts] of Object.entries(refined)) if (!body[name]) for (const part of parts) delete body[part]
     doIn(againForm, async () => location.assign(`/transcripts/${(await create(body)).id}`))

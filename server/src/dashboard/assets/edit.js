@@ -139,7 +139,7 @@ function startEditor({ id, version, reader, paragraphs, spoken, speakers, nameOf
     const before = paragraph.words.map(word => word.text)
     const after = wordsOf(paragraph)
     let parts = differences(before, after)
-    // What is put before the first word shares its time, which no other part may then touch.
+    // Words before the first one share its time, which no other part may then touch.
     if (parts.length > 1 && parts[0].to === 0) parts = [{ from: 0, to: before.length, texts: after }]
     // Later ones first: they leave the places of those before as they are.
     const patches = parts.reverse().map(({ from, to, texts }) => {

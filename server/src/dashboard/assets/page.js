@@ -1,4 +1,4 @@
-// What all pages use: words, requests, times in the reader's zone, copying, questions.
+// Used by all pages: words, requests, times in the reader's zone, copying, questions.
 const meta = name => document.querySelector(`meta[name="${name}"]`)?.content ?? ''
 const words = JSON.parse(meta('words') || '{}')
 const find = (selector, within = document) => within.querySelector(selector)

@@ -21,7 +21,7 @@ if (reader) {
 
   /** The elements of a paragraph's words. */
   function elementsOf(paragraph) {
-    // What is typed into stays as it is until it is left.
+    // A paragraph that is typed into stays as it is until it is left.
     if (paragraph.elements || paragraph.line === document.activeElement) return paragraph.elements ?? []
     nearby.unobserve(paragraph.line)
     paragraph.elements = paragraph.words.map(({ text, confidence }, at) => {

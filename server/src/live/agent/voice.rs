@@ -28,7 +28,7 @@ pub fn ids(engine: &Engine) -> Vec<String> {
     }
 }
 
-/// What says a text.
+/// The voice of a text.
 pub struct Speaker {
     pub engine: Engine,
     pub clones: ClonedVoices,

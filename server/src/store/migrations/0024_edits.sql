@@ -1,7 +1,7 @@
 -- How often a transcript was edited.
 ALTER TABLE transcripts ADD COLUMN version BIGINT NOT NULL DEFAULT 0;
 
--- What was recognised, of a transcript whose words were edited.
+-- The recognised words of a transcript that was edited.
 CREATE TABLE originals (
     transcript_id TEXT PRIMARY KEY REFERENCES transcripts (id) ON DELETE CASCADE,
     text TEXT,

@@ -1,4 +1,4 @@
--- What the words of transcripts are found by. A row's number follows the time of its transcript's creation.
+-- The index of the words of transcripts. A row's number follows the time of its transcript's creation.
 CREATE TABLE searched_transcripts (
     place BIGINT PRIMARY KEY,
     transcript_id TEXT NOT NULL UNIQUE REFERENCES transcripts (id) ON DELETE CASCADE,

@@ -2,7 +2,7 @@
 CREATE TABLE calls (
     transcript_id TEXT PRIMARY KEY,
     account_id TEXT NOT NULL REFERENCES accounts (id) ON DELETE CASCADE,
-    -- What was asked for, as JSON.
+    -- The plan of the call, as JSON.
     plan TEXT NOT NULL,
     expires_at BIGINT NOT NULL
 );

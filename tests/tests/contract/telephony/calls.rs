@@ -49,7 +49,7 @@ fn talk(provider: &'static str) {
     let prompt = messages(&asked[0])[0]["content"].as_str().unwrap().to_owned();
     assert!(prompt.contains("You are a miller."), "{prompt}");
     assert!(prompt.contains("\nname: Ann") && prompt.contains("tool dtmf"), "{prompt}");
-    // What was not played is not in the conversation.
+    // Text that was not played is not in the conversation.
     let played = story_of(asked.last().unwrap());
     let sent_s = phone.bytes as f64 / 8e3;
     assert!(STORY.repeat(6).starts_with(&played) && played.len() > 10, "{played}");

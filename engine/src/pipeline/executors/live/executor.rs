@@ -310,8 +310,8 @@ mod tests {
             executor.push(slot, LiveAudio { samples: samples.to_vec(), mel: rows, ..LiveAudio::default() });
             executor.finish(slot);
         }
-        for step in 0.. {
-            let Some(key) = executor.next_step(0) else { return tokens };
+        let mut step = 0;
+        while let Some(key) = executor.next_step(0) {
             assert_eq!(executor.next_step(1), Some(key));
             if let LiveBatchKey::Encode { group, chunks, .. } = key
                 && failing == Some(step)
@@ -319,13 +319,15 @@ mod tests {
                 let beams = LiveBatchKey::Encode { group, search: SearchKind::Beam, chunks };
                 assert!(executor.step(beams, &[0, 1], usize::MAX).is_err(), "there are no beams");
                 assert!(executor.undo(beams, &[0, 1]));
+                step += 1;
                 continue;
             }
             for (tokens, output) in tokens.iter_mut().zip(executor.step(key, &[0, 1], usize::MAX).unwrap()) {
                 tokens.extend(output.unwrap().tokens.iter().map(|token| token.id));
             }
+            step += 1;
         }
-        unreachable!()
+        tokens
     }
 
     #[test]

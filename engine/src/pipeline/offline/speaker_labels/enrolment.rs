@@ -13,7 +13,7 @@ use crate::speakers::directions::{mean, unit};
 use crate::transcript::VoiceProfile;
 use crate::vad::shared::SharedVad;
 
-/// What a clip must have.
+/// The rules for a clip.
 #[derive(Clone, Copy, Debug)]
 pub struct ClipRules {
     /// Seconds of speech at least.

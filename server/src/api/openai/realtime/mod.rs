@@ -159,7 +159,7 @@ enum Asked {
 }
 
 impl Asked {
-    /// What a `session` object asks for, by its type.
+    /// The kind of session that a `session` object asks for, by its type.
     fn of_session(session: Value, state: &LiveState) -> Result<Self> {
         let asked = match session["type"].as_str() {
             Some("realtime") => Self::Conversation(conversation::Settings::new(AGENT)),
@@ -303,7 +303,7 @@ fn asked(request: &RequestContext) -> Result<std::result::Result<(Payer, Asked),
     Ok(Ok((payer_of(request, asked.price_model())?, asked)))
 }
 
-/// What a session needs to open.
+/// The parts that open a session.
 struct Room {
     engine: Engine,
     _place: Place,
